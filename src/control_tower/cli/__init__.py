@@ -1,0 +1,1 @@
+"""`ct`: one thin module a command group."""

@@ -1,0 +1,1 @@
+"""Names that Inspect and older settings import."""

@@ -1,0 +1,1 @@
+"""The built-in setting: a whole evaluation without keys, Docker or network."""

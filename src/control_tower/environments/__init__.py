@@ -1,0 +1,1 @@
+"""What a setting's author writes: environment, tasks, spaces, scorer helpers."""

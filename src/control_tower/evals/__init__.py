@@ -1,0 +1,1 @@
+"""RunConfig, selection, the Inspect task, the local run and its table."""

@@ -1,0 +1,1 @@
+"""White, red, blue and the seat: one sample's play."""

@@ -1,0 +1,1 @@
+"""The .eval archive and what a sample's actions are."""

@@ -1,0 +1,1 @@
+"""Roles, aliases, rates and cost of the models of a run."""

@@ -1,0 +1,1 @@
+"""Shipped monitors and their prompts."""

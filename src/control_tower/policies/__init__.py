@@ -1,0 +1,1 @@
+"""Shipped policies of the red side."""

@@ -1,0 +1,1 @@
+"""Shipped protocols of the blue side."""

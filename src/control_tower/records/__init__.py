@@ -1,0 +1,1 @@
+"""What crosses walls: the encodings of Scores, task data and headers."""

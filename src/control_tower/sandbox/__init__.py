@@ -1,0 +1,1 @@
+"""Where agents act: bubblewrap, Docker and plain-process providers."""

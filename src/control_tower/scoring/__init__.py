@@ -1,0 +1,1 @@
+"""Task scorers and the workspace diff."""

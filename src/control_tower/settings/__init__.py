@@ -1,0 +1,1 @@
+"""Finding settings and the environments they hold."""
