@@ -1,5 +1,9 @@
 """Errors that a user can act on: one line on stderr, an exit code, no traceback."""
 
+import difflib
+import re
+from collections.abc import Iterable
+
 
 class ExpectedError(Exception):
     """A failure whose message tells the user what to do; anything else keeps its traceback.
@@ -26,3 +30,32 @@ class StateError(ExpectedError):
 
 class OperationError(ExpectedError):
     """Something outside failed: a service, a file, a child process."""
+
+
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str:
+    """The end of an error message about an unknown name.
+
+    Names are compared by their letters and digits only, so `crawl-depth` is near `crawl_depth`.
+
+    Args:
+        name: what was typed.
+        known: what could have been meant.
+        cutoff: how alike the nearest must be, from 0 to 1.
+
+    Returns:
+        `; did you mean 'x'?` with the nearest name, else a list of the known ones, else nothing.
+    """
+
+    def plain(text: str) -> str:
+        return re.sub(r"[\W_]", "", text).lower()
+
+    names = list(dict.fromkeys(known))
+    ranked = sorted(
+        names, key=lambda other: -difflib.SequenceMatcher(None, plain(name), plain(other)).ratio()
+    )
+    if ranked and difflib.SequenceMatcher(None, plain(name), plain(ranked[0])).ratio() >= cutoff:
+        return f"; did you mean {ranked[0]!r}?"
+    if not names:
+        return ""
+    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    return f" (there are: {shown})"
