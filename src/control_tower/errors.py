@@ -46,15 +46,14 @@ def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str
         `; did you mean 'x'?` with the nearest name, else a list of the known ones, else nothing.
     """
 
-    def plain(text: str) -> str:
-        return re.sub(r"[\W_]", "", text).lower()
+    def likeness(other: str) -> float:
+        plain = [re.sub(r"[\W_]", "", text).lower() for text in (name, other)]
+        return difflib.SequenceMatcher(None, *plain).ratio()
 
     names = list(dict.fromkeys(known))
-    ranked = sorted(
-        names, key=lambda other: -difflib.SequenceMatcher(None, plain(name), plain(other)).ratio()
-    )
-    if ranked and difflib.SequenceMatcher(None, plain(name), plain(ranked[0])).ratio() >= cutoff:
-        return f"; did you mean {ranked[0]!r}?"
+    nearest = max(names, key=likeness, default="")
+    if nearest and likeness(nearest) >= cutoff:
+        return f"; did you mean {nearest!r}?"
     if not names:
         return ""
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")

@@ -17,7 +17,7 @@ import pkgutil
 import re
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
@@ -136,14 +136,13 @@ class Registry(Generic[F]):
 
         def decorate(function: F) -> F:
             short = _short_name(name or re.sub(r"_(policy|protocol|monitor)$", "", function.__name__))
-            namespace = _namespace(function.__module__)
-            canonical = (
-                f"{namespace}{short}" if namespace else f"{function.__module__}:{function.__qualname__}"
-            )
+            module = function.__module__
+            namespace = _namespace(module)
+            canonical = f"{namespace}{short}" if namespace else f"{module}:{function.__qualname__}"
             file = _importing.file if _importing and namespace == _importing.namespace else None
             entry = Entry(self.kind, canonical, function, dict(metadata), file)
             taken = self._entries.get(canonical) or (None if namespace else self._loose.get(short))
-            if taken and function.__module__ != "__main__":
+            if taken and module != "__main__":
                 raise ValueError(f"{self.kind} {short!r} is registered twice, the second time as {canonical}")
             self._entries[canonical] = entry
             if not namespace:
@@ -187,9 +186,7 @@ class Registry(Generic[F]):
                 _load_plugin(name)
             except ValidationError as error:
                 _logger.warning("Warning: %s", error)
-        return sorted(
-            self._entries.values(), key=lambda entry: (not entry.name.startswith("ct/"), entry.name)
-        )
+        return sorted(self._entries.values(), key=lambda e: (not e.name.startswith("ct/"), e.name))
 
     def _typed_names(self) -> list[str]:
         """The names as people type them, for hints."""
@@ -208,7 +205,7 @@ class Registry(Generic[F]):
             self._own_loaded = False
             raise
 
-    def _forget(self, namespace: str) -> None:
+    def forget(self, namespace: str) -> None:
         """Take back what a failed import registered."""
         self._entries = {k: v for k, v in self._entries.items() if not k.startswith(namespace)}
 
@@ -220,7 +217,7 @@ class Registry(Generic[F]):
             if error.name and f"{module_name}.".startswith(f"{error.name}."):
                 raise UsageError(f"{self.kind} {ref!r}: there is no module {error.name!r}") from error
             raise ValidationError(f"{self.kind} {ref!r} cannot be imported: {_said(error)}") from error
-        except (ImportError, ValueError) as error:
+        except Exception as error:
             raise ValidationError(f"{self.kind} {ref!r} cannot be imported: {_said(error)}") from error
         return self._from_attribute(module, function_name, ref, None)
 
@@ -235,11 +232,8 @@ class Registry(Generic[F]):
         """The entry of a module's factory, whether it was registered or not."""
         function = getattr(module, name.replace("-", "_"), None)
         if not callable(function):
-            here = [
-                key
-                for key, value in vars(module).items()
-                if getattr(value, "__module__", "") == module.__name__
-            ]
+            own = module.__name__
+            here = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == own]
             if file:
                 here += [key.rpartition("@")[2] for key in self._entries if key.startswith(f"{_LOCAL}/")]
             raise UsageError(f"{self.kind} {canonical!r}: {name!r} is not there{did_you_mean(name, here)}")
@@ -271,7 +265,7 @@ _importing: _Importing | None = None
 
 
 @contextmanager
-def _importing_for(namespace: str, file: LoadedFile | None, what: str) -> Iterator[None]:
+def _importing_for(namespace: str, file: LoadedFile | None, what: str) -> Generator[None]:
     """Give registrations a namespace while code is imported; take them back when that fails."""
     global _importing
     before, _importing = _importing, _Importing(namespace, file)
@@ -279,7 +273,7 @@ def _importing_for(namespace: str, file: LoadedFile | None, what: str) -> Iterat
         yield
     except Exception as error:
         for registry in _registries:
-            registry._forget(namespace)
+            registry.forget(namespace)
         raise ValidationError(f"{what} cannot be imported: {_said(error)}") from error
     finally:
         _importing = before
@@ -302,9 +296,7 @@ def _plugins() -> dict[str, importlib.metadata.EntryPoint]:
     plugins: dict[str, importlib.metadata.EntryPoint] = {}
     for plugin in importlib.metadata.entry_points(group=_PLUGIN_GROUP):
         if plugin.name in (_OWN, _LOCAL):
-            _logger.warning(
-                "Warning: plugin %s is ignored: the name %r is reserved", plugin.value, plugin.name
-            )
+            _logger.warning("Warning: plugin %s is ignored: %r is reserved", plugin.value, plugin.name)
         elif plugin.name in plugins and plugins[plugin.name].value != plugin.value:
             _logger.warning("Warning: plugin %s is ignored: %r is another one's", plugin.value, plugin.name)
         else:
@@ -340,9 +332,8 @@ def _load_file(path: Path) -> _LocalModule:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     if known := _local_modules.get(resolved.name):
         if known.file["path"] != str(resolved):
-            raise ValidationError(
-                f"{resolved.name} was already loaded from {Path(known.file['path']).parent}: rename one of the two"
-            )
+            there = Path(known.file["path"]).parent
+            raise ValidationError(f"{resolved.name} was already loaded from {there}: rename one of the two")
         return known
     file = LoadedFile(path=str(resolved), sha256=hashlib.sha256(source).hexdigest())
     module = types.ModuleType(f"{_LOCAL}_{resolved.stem}")
