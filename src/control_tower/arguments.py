@@ -118,7 +118,7 @@ def parse_arguments(model: type[M], raw: Mapping[str, Any], owner: str) -> M:
     try:
         return model.model_validate(values)
     except pydantic.ValidationError as error:
-        raise UsageError(f"{owner}: {_first_problem(error)}") from error
+        raise UsageError(f"{owner}: {_first_problem(model, error)}") from error
 
 
 def _read(annotation: Any, text: str, label: str) -> Any:
@@ -197,9 +197,13 @@ def _type_name(annotation: Any) -> str:
     return " | ".join(dict.fromkeys(names))
 
 
-def _first_problem(error: pydantic.ValidationError) -> str:
-    problem = error.errors(include_url=False, include_context=False)[0]
-    where = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "missing" and len(problem["loc"]) == 1:
-        return f"argument {where!r} is missing"
-    return f"argument {where!r} is {str(problem['input'])[:80]!r}: {problem['msg']}"
+def _first_problem(model: type[pydantic.BaseModel], error: pydantic.ValidationError) -> str:
+    problems = error.errors(include_url=False, include_context=False)
+    first = problems[0]
+    name = str(first["loc"][0]) if first["loc"] else ""
+    if first["type"] == "missing" and len(first["loc"]) == 1:
+        return f"argument {name!r} is missing"
+    given = str(first["input"])[:80]
+    if sum(problem["loc"][:1] == first["loc"][:1] for problem in problems) > 1 and name in model.model_fields:
+        return f"argument {name!r} is {given!r}, not {_type_name(model.model_fields[name].annotation)}"
+    return f"argument {'.'.join(map(str, first['loc']))!r} is {given!r}: {first['msg']}"

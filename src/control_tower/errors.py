@@ -46,9 +46,11 @@ def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str
         `; did you mean 'x'?` with the nearest name, else a list of the known ones, else nothing.
     """
 
+    def plain(text: str) -> str:
+        return re.sub(r"[\W_]", "", text).lower()
+
     def likeness(other: str) -> float:
-        plain = [re.sub(r"[\W_]", "", text).lower() for text in (name, other)]
-        return difflib.SequenceMatcher(None, *plain).ratio()
+        return difflib.SequenceMatcher(None, plain(name), plain(other)).ratio()
 
     names = list(dict.fromkeys(known))
     nearest = max(names, key=likeness, default="")

@@ -190,7 +190,7 @@ class Registry(Generic[F]):
 
     def _typed_names(self) -> list[str]:
         """The names as people type them, for hints."""
-        return [name.removeprefix("ct/") for name in self.names()]
+        return [*self._loose, *(name.removeprefix("ct/") for name in self.names())]
 
     def _load_own(self) -> None:
         if self._own_loaded:
