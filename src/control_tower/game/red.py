@@ -199,12 +199,13 @@ class Untrusted:
         tool_choice: ToolChoice,
         config: GenerateConfig,
     ) -> ModelOutput:
-        for _ in range(REDRAWS + 1):
-            output = await self._model.generate(request, tools, tool_choice, config)
-            self._last_output = output
+        output = await self._model.generate(request, tools, tool_choice, config)
+        for _ in range(REDRAWS):
             if output.stop_reason != "unknown" or output.message.tool_calls:
                 break
-        return self._last_output or output
+            output = await self._model.generate(request, tools, tool_choice, config)
+        self._last_output = output
+        return output
 
     async def _answer(self, calls: list[ToolCall], position: int) -> None:
         turn: list[ChatMessage] = [
