@@ -16,3 +16,11 @@ def with_role(model: "Model", role: str) -> "Model":
     named = copy(model)
     named._set_role(role)  # pyright: ignore[reportPrivateUsage]
     return named
+
+
+def sample_epoch() -> int:
+    """The epoch of the sample that is running, from 1; 1 outside a sample."""
+    from inspect_ai.solver._task_state import sample_state
+
+    state = sample_state()
+    return 1 if state is None else state.epoch

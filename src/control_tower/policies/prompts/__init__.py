@@ -1,0 +1,1 @@
+"""The shipped policies' prompts, as text files."""
