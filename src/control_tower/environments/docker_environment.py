@@ -102,7 +102,7 @@ class DockerEnvironment(BaseModel):
         return SandboxEnvironmentSpec(SANDBOX_NAME, str(self.get_compose_path(codebase_name)))
 
     def task_space(self, args: Any = None) -> TaskSpace:
-        """Every main task folder with every side task folder that accepts it; read once, see `forget_tasks`."""
+        """Every main task folder with every side task folder that accepts it; listed once."""
         del args
         if self._task_space_cache is None:
             self._task_space_cache = folder_task_space(self.path, self.id)

@@ -13,7 +13,9 @@ BUILT_IN_UPSTREAMS = {
 }
 """Upstreams known by name: host and the variable that holds the key."""
 
-_HOST = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+", re.IGNORECASE)
+_HOST = re.compile(
+    r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+", re.IGNORECASE
+)
 
 
 def is_host_name(text: str) -> bool:
@@ -72,7 +74,7 @@ class InternetSimulatorConfig(_Config):
     def upstream_keys(self) -> dict[str, str]:
         """The variable that holds the key of each upstream host."""
         built_in, custom = split_upstream_proxy_entries(self.upstream_proxies)
-        known = {host: key for host, key in (BUILT_IN_UPSTREAMS[name] for name in built_in)}
+        known = dict(BUILT_IN_UPSTREAMS[name] for name in built_in)
         return known | {proxy.host: proxy.api_key_env for proxy in custom}
 
 

@@ -81,7 +81,9 @@ def check_requirements(
     where = os.environ if variables is None else variables
     missing = {each.env_id: each.missing(where) for each in requirements}
     lines = [
-        f"{env_id}:\n" + "\n".join(f"  {line}" for line in found) for env_id, found in missing.items() if found
+        f"{env_id}:\n" + "\n".join(f"  {line}" for line in found)
+        for env_id, found in missing.items()
+        if found
     ]
     if lines:
         raise StateError(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import secrets
 from abc import ABC
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from inspect_ai.util import SandboxEnvironment, sandbox
 
-from control_tower.errors import StateError
+from control_tower.environments.space import TaskCombination, TaskSpace
+from control_tower.environments.task import MainTask
+from control_tower.environments.task_map import LazyTaskMap
+from control_tower.errors import StateError, ValidationError
 
 
 def _random_token() -> str:
@@ -52,16 +55,62 @@ class RuntimeVarsSandbox(SandboxEnvironment, ABC):
 _declared: dict[str, dict[str, RuntimeVar]] = {}
 
 
-def declare(env_id: str, variables: Mapping[str, RuntimeVar]) -> None:
-    """Make an environment's variables known to this process, before its samples start.
+def paired_runtime_vars(space: TaskSpace, mains: Iterable[MainTask]) -> dict[str, RuntimeVar]:
+    """The variables that a sample of these main tasks gets, attack or not.
+
+    Those of every side task that the space pairs with one of the mains: honest samples get them as
+    decoys, so that their names do not tell which samples are attacks.
 
     Raises:
-        ValueError: a name is already declared for the environment with another generator.
+        StateError: a side task does not load, so the decoys would be incomplete.
+        ValidationError: two side tasks declare a name with different generators.
     """
-    table = _declared.setdefault(env_id, {})
-    for name, variable in variables.items():
-        if table.setdefault(name, variable) != variable:
-            raise ValueError(f"{env_id}: runtime variable '{name}' is declared with two generators")
+    sides = space.sides()
+    errors = sides.load_errors if isinstance(sides, LazyTaskMap) else {}
+    if errors:
+        raise StateError(
+            "side tasks that do not load leave the decoy variables of honest samples incomplete: "
+            + "; ".join(f"{task_id}: {error}" for task_id, error in errors.items())
+        )
+    variables: dict[str, RuntimeVar] = {}
+    owners: dict[str, str] = {}
+    main_tasks = list(mains)
+    for side in sides.values():
+        if not any(TaskCombination((main,), (side,)) in space for main in main_tasks):
+            continue
+        for name, variable in side.runtime_vars.items():
+            if variables.setdefault(name, variable) != variable:
+                raise ValidationError(
+                    f"side tasks '{owners[name]}' and '{side.id}' declare runtime variable '{name}' "
+                    "with different generators"
+                )
+            owners.setdefault(name, side.id)
+    return variables
+
+
+def sample_runtime_vars(space: TaskSpace, combination: TaskCombination) -> dict[str, RuntimeVar]:
+    """The variables of one sample: its side tasks' own and the decoys.
+
+    Raises:
+        StateError, ValidationError: as `paired_runtime_vars`; also for a side task with variables that the
+            space does not pair with the sample's main tasks, which honest samples would have no decoy for.
+    """
+    variables = paired_runtime_vars(space, combination.mains)
+    for side in combination.sides:
+        if any(variables.get(name) != variable for name, variable in side.runtime_vars.items()):
+            raise ValidationError(
+                f"side task '{side.id}' has runtime variables but is not paired with "
+                f"{', '.join(sorted(combination.main_ids)) or 'a main task'} in its environment's task space"
+            )
+    return variables
+
+
+def declare(env_id: str, variables: Mapping[str, RuntimeVar]) -> None:
+    """Make the variables of an environment's samples known to this process, before the samples start.
+
+    `env_id` is the id that the samples' metadata holds under `environment`.
+    """
+    _declared.setdefault(env_id, {}).update(variables)
 
 
 def fresh(metadata: Mapping[str, Any]) -> dict[str, str]:
@@ -85,8 +134,8 @@ def _fresh_value(env_id: str, name: str, variable: RuntimeVar | None) -> str:
         raise StateError(
             f"runtime variable '{name}' of '{env_id}' has no generator here: run the environment's own tasks"
         )
-    value: object = variable.generator()
-    if not isinstance(value, str) or not value.strip() or len(value.splitlines()) != 1:
+    value = variable.generator()
+    if not value.strip() or len(value.splitlines()) != 1:
         raise ValueError(f"{env_id}: the generator of '{name}' must make one non-blank line")
     return value
 

@@ -80,7 +80,9 @@ def _is_defined_scorer(value: object, module: ModuleType) -> bool:
 def _is_async(value: object) -> bool:
     if isinstance(value, type):
         return False
-    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None))
+    return inspect.iscoroutinefunction(value) or (
+        callable(value) and inspect.iscoroutinefunction(type(value).__call__)
+    )
 
 
 def _name_of(value: object) -> str:

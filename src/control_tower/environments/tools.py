@@ -69,7 +69,7 @@ ToolOrigin = Literal["env", "main_task", "side_task"]
 
 @dataclass(frozen=True)
 class DeclaredTool:
-    """A tool with its place: an interaction tool (`tool`) or one only red sees (`private`), and who gave it."""
+    """A tool with its place: for interaction (`tool`) or seen by red only (`private`), and who gave it."""
 
     spec: ToolSpec
     kind: ToolKind
