@@ -185,7 +185,7 @@ class Registry(Generic[F]):
             try:
                 _load_plugin(name)
             except ValidationError as error:
-                _logger.warning("Warning: %s", error)
+                _logger.warning("%s", error)
         return sorted(self._entries.values(), key=lambda e: (not e.name.startswith("ct/"), e.name))
 
     def _typed_names(self) -> list[str]:
@@ -296,9 +296,9 @@ def _plugins() -> dict[str, importlib.metadata.EntryPoint]:
     plugins: dict[str, importlib.metadata.EntryPoint] = {}
     for plugin in importlib.metadata.entry_points(group=_PLUGIN_GROUP):
         if plugin.name in (_OWN, _LOCAL):
-            _logger.warning("Warning: plugin %s is ignored: %r is reserved", plugin.value, plugin.name)
+            _logger.warning("plugin %s is ignored: %r is reserved", plugin.value, plugin.name)
         elif plugin.name in plugins and plugins[plugin.name].value != plugin.value:
-            _logger.warning("Warning: plugin %s is ignored: %r is another one's", plugin.value, plugin.name)
+            _logger.warning("plugin %s is ignored: %r is another one's", plugin.value, plugin.name)
         else:
             plugins[plugin.name] = plugin
     return plugins

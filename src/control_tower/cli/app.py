@@ -1,5 +1,6 @@
 """The command `ct`: its groups, and how every failure becomes a line and an exit code."""
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -48,6 +49,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     traceback = "--traceback" in options
     if traceback:
         words.remove("--traceback")
+    if logging.lastResort:
+        logging.lastResort.setFormatter(logging.Formatter("Warning: %(message)s"))
     try:
         result: object = cli.main(words, prog_name="ct", standalone_mode=False)
         sys.stdout.flush()
