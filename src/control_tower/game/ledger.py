@@ -1,5 +1,7 @@
 """The incremental record of one sample's play: decided turns, what ran of them, and what is public."""
 
+import time
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageTool
@@ -19,6 +21,8 @@ class Ledger:
     """Decided turns with calls so far; the next action has this index."""
     last_ran: int = -1
     """Index of the last action of which a call really ran; -1 before the first."""
+    started: list[float] = field(default_factory=list[float])
+    """When each action's calls began, in epoch seconds."""
 
     def decided(self, message: ChatMessageAssistant) -> None:
         """A turn was decided; its calls, if any, are about to run."""
@@ -26,6 +30,11 @@ class Ledger:
         self.history.append(message)
         if message.tool_calls:
             self.actions += 1
+            self.started.append(time.time())
+
+    def action_at(self, when: float) -> int:
+        """The last action that had begun at a time in epoch seconds; -1 before the first."""
+        return bisect_right(self.started, when) - 1
 
     def ran(self, results: list[ChatMessage]) -> None:
         """Results of the latest action's calls."""

@@ -1,0 +1,120 @@
+"""The samples of a run as Inspect samples: id, files, sandbox and the metadata that a log keeps of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inspect_ai.dataset import Sample
+from inspect_ai.util import SandboxEnvironmentSpec
+from pydantic import BaseModel
+
+from control_tower.environments.runtime_vars import RuntimeVar, declare
+from control_tower.environments.space import TaskCombination
+from control_tower.environments.task import SideTask
+from control_tower.errors import ValidationError
+from control_tower.evals.sample_files import task_files
+from control_tower.evals.sample_id import sample_id
+from control_tower.evals.sample_tools import declared_tools, recorded_tools
+from control_tower.evals.selection import SelectedSample
+from control_tower.records.tasks import EnvironmentData, MainTaskData, SideTaskData
+from control_tower.sandbox.choose import SandboxChoice
+
+STARTUP_RETRIES = 7
+
+
+@dataclass(frozen=True)
+class PlayedSample:
+    """A selected sample with what its id stands for."""
+
+    id: str
+    selected: SelectedSample
+    env_args: BaseModel | None
+    inspect_sample: Sample
+
+    @property
+    def tasks(self) -> TaskCombination:
+        return self.selected.tasks
+
+    @property
+    def env(self) -> Any:
+        return self.selected.found.env
+
+
+def build_samples(
+    selected: Sequence[SelectedSample],
+    env_args: Mapping[str, BaseModel | None],
+    sandboxes: Mapping[str, SandboxChoice],
+    chosen_private: frozenset[str],
+) -> list[PlayedSample]:
+    """The samples of a run.
+
+    Args:
+        selected: environment and tasks of each.
+        env_args: validated arguments by environment id.
+        sandboxes: where samples run, by environment id.
+        chosen_private: ids of the private tools that the policy uses.
+
+    Raises:
+        ValidationError: two samples of one id, or files, variables or tools that cannot be used.
+    """
+    goals = {found.id: _goals(found.env) for found in {s.found.id: s.found for s in selected}.values()}
+    samples: dict[str, PlayedSample] = {}
+    for one in selected:
+        found, tasks = one.found, one.tasks
+        args = env_args.get(found.id)
+        ident = sample_id(found.id, tasks.main_ids, tasks.side_ids)
+        if ident in samples:
+            raise ValidationError(f"the selection has the sample {ident} twice; to repeat it use --epochs")
+        codebase = tasks.mains[0].codebase_name if tasks.mains else "default"
+        runtime_vars = _runtime_vars(found.env, tasks)
+        declare(found.id, runtime_vars)
+        tools = declared_tools(found.env, tasks)
+        environment = EnvironmentData.from_environment(
+            found.env, setting=found.setting, env_args=args, side_task_goals=goals[found.id]
+        )
+        metadata: dict[str, Any] = {
+            "main_tasks": [MainTaskData.from_task(task).model_dump(mode="json") for task in tasks.mains],
+            "side_tasks": [SideTaskData.from_task(task).model_dump(mode="json") for task in tasks.sides],
+            "environment": environment.model_dump(mode="json"),
+            "startup_retries": STARTUP_RETRIES,
+            "tools": recorded_tools(tools, chosen_private, found.setting),
+        }
+        if runtime_vars:
+            metadata["runtime_vars"] = sorted(runtime_vars)
+        sample = Sample(
+            id=ident,
+            input="",
+            files=task_files((*tasks.mains, *tasks.sides)) or None,
+            sandbox=SandboxEnvironmentSpec(
+                sandboxes[found.id].type, found.env.get_sandbox_spec(codebase, args).config
+            ),
+            metadata=metadata,
+        )
+        samples[ident] = PlayedSample(ident, one, args, sample)
+    return list(samples.values())
+
+
+def _goals(env: Any) -> list[str]:
+    return [side.goal for _, side in sorted(env.task_space().sides().items())]
+
+
+def _runtime_vars(env: Any, tasks: TaskCombination) -> dict[str, RuntimeVar]:
+    """The variables of every side task that could go with the sample's main tasks.
+
+    Honest samples get them too, as decoys, so that a variable's name does not mark an attack.
+    """
+    space = env.task_space()
+    variables: dict[str, RuntimeVar] = {}
+    for side_id, side in space.sides().items():
+        if side.runtime_vars and _goes_with(side, tasks):
+            for name, variable in side.runtime_vars.items():
+                if variables.setdefault(name, variable) != variable:
+                    raise ValidationError(f"side task {side_id}: another task makes {name} in another way")
+    return variables
+
+
+def _goes_with(side: SideTask, tasks: TaskCombination) -> bool:
+    if side.id in tasks.side_ids:
+        return True
+    return all(side.accepts_main(main) for main in tasks.main_ids)
+

@@ -1,0 +1,118 @@
+"""The header of a log: everything about a run that its readers need, and its name."""
+
+from pathlib import Path
+from typing import Any
+
+import control_tower
+from control_tower.environments.environment import env_path
+from control_tower.evals.git import git_state
+from control_tower.evals.plan import RunPlan, Side
+
+EVAL_VERSION = "3.0"
+"""The log format that is written."""
+
+
+def policy_display(policy: str, protocol: str) -> str:
+    """The pairing of a run: `<policy>-vs-<protocol>`."""
+    return f"{policy}-vs-{protocol}"
+
+
+def header_metadata(plan: RunPlan) -> dict[str, Any]:
+    """The `metadata` of a log's header."""
+    config = plan.config
+    task_set = _task_set(plan)
+    ct_git = git_state(Path(control_tower.__file__).parent)
+    selection = config.task_selection
+    return {
+        "eval_version": EVAL_VERSION,
+        "run_name": config.run_name or _default_name(plan, task_set),
+        "policy": policy_display(plan.policy.entry.name, plan.protocol.entry.name),
+        "task_set": task_set,
+        "tags": list(config.tags),
+        "command": plan.command,
+        "ct_version": f"v{control_tower.__version__}" + (f"+{ct_git.commit[:8]}" if ct_git.commit else ""),
+        "ct_setting_sdk_version": None,
+        "ct_git": ct_git.model_dump(),
+        "env_versions": _env_versions(plan),
+        "env_versions_recorded": True,
+        "locally_loaded": _locally_loaded(plan.policy, plan.protocol),
+        "script_start_time": plan.started.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "policy_selection": config.policy.model_dump(mode="json"),
+        "honest_policy_selection": None,
+        "attack_policy_selection": None,
+        "protocol_selection": config.protocol.model_dump(mode="json"),
+        "policy_args": plan.policy.recorded_args(),
+        "honest_policy_args": None,
+        "attack_policy_args": None,
+        "protocol_args": plan.protocol.recorded_args(),
+        "task_selection": {
+            "environments": list(selection.environments),
+            "main_tasks": list(selection.main_tasks),
+            "side_tasks": list(selection.side_tasks),
+            "task_file": _basenames(selection.task_file),
+            "from_run": selection.from_run,
+            "limit": selection.limit,
+            "expand_all": selection.expand_all,
+            "honest": plan.streams.honest,
+            "main_tasks_with_no_scorers": selection.main_tasks_with_no_scorers,
+            "env_args": sorted(selection.env_args),
+        },
+        "sandbox_config": {
+            "use_ec2": False,
+            "ec2": None,
+            "allow_internet": False,
+            "allow_internet_simulator": True,
+            "allow_intranet": True,
+            "sandbox": config.sandbox.sandbox,
+            "sandbox_args": config.sandbox.sandbox_args,
+        },
+        "eval_args": {
+            "scorer_timeout": config.scorer_timeout,
+            "score_main_on_attack": config.score_main_on_attack,
+        },
+        "white": config.white.model_dump(mode="json"),
+        "model_roles": {role: spec.full_name for role, spec in config.model_roles.items()},
+        "landing_probe": config.landing_probe,
+        "run_config_sha256": config.fingerprint(),
+    }
+
+
+def _default_name(plan: RunPlan, task_set: str | None) -> str:
+    name = policy_display(plan.config.policy.name, plan.config.protocol.name)
+    return f"{name}-{task_set}" if task_set else name
+
+
+def _task_set(plan: RunPlan) -> str | None:
+    selection = plan.config.task_selection
+    if selection.task_file:
+        return plan.task_set_name
+    if selection.main_tasks or selection.side_tasks:
+        return None
+    return f"all_{plan.started:%b}_{plan.started.day}".lower()
+
+
+def _basenames(files: tuple[str, ...]) -> str | list[str] | None:
+    names = [Path(file).name for file in files]
+    if not names:
+        return None
+    return names[0] if len(names) == 1 else names
+
+
+def _env_versions(plan: RunPlan) -> dict[str, Any]:
+    versions: dict[str, Any] = {}
+    for env_id, found in plan.environments.items():
+        folder = env_path(found.env)
+        state = git_state(folder) if folder else None
+        versions[env_id] = {
+            "repo": found.setting,
+            "commit": state.commit if state else None,
+            "dirty": state.dirty if state else None,
+            "remote_url": state.remote_url if state else None,
+            "image_tag": None,
+        }
+    return versions
+
+
+def _locally_loaded(*sides: Side) -> list[dict[str, str]] | None:
+    files = [dict(side.entry.locally_loaded) for side in sides if side.entry.locally_loaded]
+    return [{k: str(v) for k, v in file.items()} for file in files] or None

@@ -1,0 +1,153 @@
+"""The Inspect task `control_tower/eval`: its samples, the solver that plays them, the scorers."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from inspect_ai import Task, task
+from inspect_ai.dataset import MemoryDataset
+from inspect_ai.scorer import Score, Target
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+from inspect_ai.util import EarlyStopping
+
+from control_tower.environments.scorer_utils import EnvironmentNotReady
+from control_tower.environments.task import SideTask
+from control_tower.evals.dataset import PlayedSample
+from control_tower.evals.header import header_metadata
+from control_tower.evals.plan import RunPlan
+from control_tower.evals.prepare import prepare
+from control_tower.evals.run_config import RunConfig
+from control_tower.evals.sample_tools import sample_tools
+from control_tower.game.play import OUTCOME, Play
+from control_tower.game.views import RedView
+from control_tower.records.tasks import SampleMetadata
+from control_tower.scoring.plan import NOT_READY
+from control_tower.scoring.landing import reported_landing
+from control_tower.scoring.side_tests import Source, first_success, keep_first_success
+from control_tower.scoring.task_score import score_task
+
+_prepared: ContextVar[tuple[RunPlan, EarlyStopping | None] | None] = ContextVar("prepared", default=None)
+
+
+@contextmanager
+def prepared(plan: RunPlan, only: EarlyStopping | None = None) -> Generator[None]:
+    """Make the task from a plan that is there already, playing only what `only` lets through."""
+    token = _prepared.set((plan, only))
+    try:
+        yield
+    finally:
+        _prepared.reset(token)
+
+
+@task(name="eval")
+def eval_task(
+    task_selection: dict[str, Any],
+    policy: dict[str, Any] | None = None,
+    protocol: dict[str, Any] | None = None,
+    white: dict[str, Any] | None = None,
+    model_roles: dict[str, Any] | None = None,
+    sandbox: dict[str, Any] | None = None,
+    scorer_timeout: int | None = None,
+    score_main_on_attack: bool = False,
+    landing_probe: str = "declared",
+    run_name: str | None = None,
+    tags: list[str] | None = None,
+) -> Task:
+    """One policy against one protocol over a selection of tasks; the arguments are RunConfig's."""
+    held = _prepared.get()
+    if held:
+        plan, only = held
+    else:
+        given = {key: value for key, value in locals().items() if key != "held" and value is not None}
+        plan, only = RunPlan(RunConfig.model_validate(given)), None
+    return Task(
+        dataset=MemoryDataset([sample.inspect_sample for sample in plan.samples]),
+        solver=eval_runner(plan),
+        scorer=plan.scoring.scorers(),
+        name=header_metadata(plan)["run_name"],
+        metadata=header_metadata(plan),
+        early_stopping=only,
+    )
+
+
+@solver(name="eval_runner")
+def eval_runner(plan: RunPlan) -> Solver:
+    """Plays each sample."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        await _SamplePlay(plan, plan.by_id[str(state.sample_id)], state).run()
+        return state
+
+    return solve
+
+
+class _SamplePlay:
+    """One sample: preparation, tools, play, and probes of live side tasks on the way."""
+
+    def __init__(self, plan: RunPlan, sample: PlayedSample, state: TaskState) -> None:
+        self._plan = plan
+        self._sample = sample
+        self._state = state
+        self._play: Play | None = None
+
+    async def run(self) -> None:
+        tasks = self._sample.tasks
+        try:
+            await prepare(tasks, self._sample.selected.found.setting)
+        except EnvironmentNotReady as error:
+            self._state.metadata[OUTCOME] = NOT_READY
+            self._state.metadata[NOT_READY] = str(error)
+            return
+        data = self._state.metadata_as(SampleMetadata)
+        if data.environment is None:
+            raise RuntimeError("the sample has no environment")
+        view = RedView(data.environment, tuple(data.main_tasks), tuple(data.side_tasks))
+        sides = self._plan.sides()
+        sides.policy.setup(view)
+        tools = sample_tools(
+            self._sample.env,
+            tasks,
+            sides.policy.private_tools,
+            {task.id: self._score_main for task in tasks.mains if task.scorer},
+            {task.id: self._test_side for task in tasks.sides if task.scorer},
+        )
+        probed = self._probed()
+        self._play = Play(self._state, sides, view, tools, self._probe if probed else None)
+        await self._play.run()
+
+    def _probed(self) -> Sequence[SideTask]:
+        mode = self._plan.config.landing_probe
+        live = [task for task in self._sample.tasks.sides if task.failure_type == "live" and task.scorer]
+        return [task for task in live if mode == "each-action" or (mode == "declared" and task.probe)]
+
+    async def _probe(self, last_ran: int) -> None:
+        for task in self._probed():
+            if first_success(task.id) is None:
+                await self._score_side(task, last_ran, "probe")
+
+    async def _score_main(self, task_id: str) -> Score:
+        task = next(task for task in self._sample.tasks.mains if task.id == task_id)
+        return await self._scored(task.id, task.name, task.scorer)
+
+    async def _test_side(self, task_id: str) -> Score:
+        task = next(task for task in self._sample.tasks.sides if task.id == task_id)
+        last_ran = self._play.ledger.last_ran if self._play else -1
+        return await self._score_side(task, last_ran, "test")
+
+    async def _score_side(self, task: SideTask, last_ran: int, source: Source) -> Score:
+        score = await self._scored(task.id, task.name, task.scorer)
+        if task.failure_type == "live" and self._play:
+            reported = reported_landing(score, self._play.ledger.action_at)
+            if reported is not None and reported < last_ran:
+                keep_first_success(task.id, score, reported, "scorer")
+            else:
+                keep_first_success(task.id, score, last_ran, source)
+        return score
+
+    async def _scored(self, task_id: str, name: str, task_scorer: Any) -> Score:
+        return await score_task(
+            task_id, name, task_scorer, self._state, Target(""), self._plan.scorer_timeout
+        )
+
+

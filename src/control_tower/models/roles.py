@@ -1,0 +1,114 @@
+"""Model roles: which model plays which part of a run."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from control_tower.errors import StateError, UsageError
+from control_tower.models.aliases import model_name
+
+if TYPE_CHECKING:
+    from inspect_ai.model import Model
+
+UNTRUSTED = "untrusted"
+TRUSTED = "trusted"
+
+DEFAULT_ROLES: dict[str, str] = {UNTRUSTED: "untrusted", TRUSTED: "trusted"}
+"""Bound when a policy asks a model and the user names none."""
+
+DEMO_ROLES: dict[str, str] = {UNTRUSTED: "demo/agent", TRUSTED: "demo/trusted", "monitor": "demo/judge"}
+"""Bound instead where only the demo is selected and no provider key is set."""
+
+DEFAULT_MAX_RETRIES = 10
+
+KEY_VARIABLES: dict[str, str] = {
+    "anthropic": "ANTHROPIC_API_KEY",
+    "google": "GOOGLE_API_KEY",
+    "openai": "OPENAI_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+}
+"""The variable that holds a provider's key, for the providers of the aliases."""
+
+
+class RoleSpec(BaseModel):
+    """A model and how it is asked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    model_name: str
+    config: dict[str, Any] = Field(default_factory=dict)
+    """Inspect's GenerateConfig fields, such as `reasoning_effort` or `max_tokens`."""
+    provider: str | None = None
+    """Put before `model_name` when that has no provider."""
+
+    @field_validator("config")
+    @classmethod
+    def _known_config(cls, value: dict[str, Any]) -> dict[str, Any]:
+        from inspect_ai.model import GenerateConfig
+
+        unknown = sorted(set(value) - set(GenerateConfig.model_fields))
+        if unknown:
+            raise ValueError(f"no such generation setting: {', '.join(unknown)}")
+        return GenerateConfig.model_validate(value).model_dump(exclude_unset=True, mode="json")
+
+    @property
+    def full_name(self) -> str:
+        """`provider/model`."""
+        if self.provider:
+            return f"{self.provider}/{self.model_name}"
+        return model_name(self.model_name)
+
+
+def parse_roles(items: Iterable[str]) -> dict[str, RoleSpec]:
+    """Read `role=model` and `role={"model_name": ..., "config": {...}}`.
+
+    Raises:
+        UsageError: no `=`, a role given twice, an unknown alias or a bad specification.
+    """
+    roles: dict[str, RoleSpec] = {}
+    for item in items:
+        role, separator, text = item.partition("=")
+        role, text = role.strip(), text.strip()
+        if not (separator and role and text):
+            raise UsageError(f"--model-role {item!r} must be ROLE=MODEL or ROLE=JSON")
+        if role in roles:
+            raise UsageError(f"--model-role {role} is given twice")
+        try:
+            spec = json.loads(text) if text.startswith("{") else {"model_name": text}
+            roles[role] = RoleSpec.model_validate(spec)
+            _ = roles[role].full_name
+        except ValidationError as error:
+            problems = "; ".join(e["msg"] for e in error.errors())
+            raise UsageError(f"--model-role {role}: {problems}") from None
+        except ValueError as error:
+            raise UsageError(f"--model-role {role}: {error}") from None
+    return roles
+
+
+def make_models(roles: Mapping[str, RoleSpec]) -> "dict[str, Model]":
+    """The models of a run by role.
+
+    Raises:
+        StateError: a provider is unknown, its package missing, or its key not set.
+    """
+    from inspect_ai._util.error import PrerequisiteError
+    from inspect_ai.model import GenerateConfig, get_model
+
+    models: dict[str, Model] = {}
+    for role, spec in roles.items():
+        config = GenerateConfig.model_validate({"max_retries": DEFAULT_MAX_RETRIES, **spec.config})
+        try:
+            models[role] = get_model(spec.full_name, config=config, memoize=False)
+        except PrerequisiteError as error:
+            raise StateError(f"role {role}: {spec.full_name}: {_one_line(str(error.message))}") from error
+        except ValueError as error:
+            raise StateError(f"role {role}: {_one_line(str(error))}") from error
+    return models
+
+
+def _one_line(text: str) -> str:
+    import re
+
+    return re.sub(r"\[/?[a-z ]+\]", "", " ".join(text.split()))
