@@ -6,7 +6,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-HOSTS = ["py" + "pi.org", "python" + "hosted.org", "deb.deb" + "ian.org", "npm" + "js.org", "snapshot.deb" + "ian"]
+HOSTS = [
+    "py" + "pi.org",
+    "python" + "hosted.org",
+    "deb.deb" + "ian.org",
+    "npm" + "js.org",
+    "snapshot.deb" + "ian",
+]
 PATHS = [str(ROOT.resolve()), str(Path.home() / ".pyenv"), "/wor" + "k/", "/opt/whe" + "els"]
 
 
