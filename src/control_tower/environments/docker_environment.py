@@ -12,10 +12,15 @@ from control_tower.environments.environment import BaseTool, EnvDocs
 from control_tower.environments.internet_simulator import InternetSimulatorConfig
 from control_tower.environments.requirements import RequiredEnvAnyOf, RequiredEnvVar
 from control_tower.environments.space import TaskSpace, folder_task_space
+from control_tower.environments.task_helpers import default_display_name
 from control_tower.environments.tools import ToolSpec
 
 if TYPE_CHECKING:
     from inspect_ai.util import SandboxEnvironmentSpec
+
+    ToolSpecs = Sequence[ToolSpec] | None
+else:
+    ToolSpecs = Any  # pydantic would look into it and find types of Inspect, which is not imported here
 
 SANDBOX_NAME = "lb-docker"
 """The sandbox type that stands for a compose file; `--sandbox` decides what runs it."""
@@ -41,9 +46,9 @@ class DockerEnvironment(BaseModel):
     """Compose file by codebase name; `default` is the one of tasks that name none."""
     agent_user: str = "root"
     internet_simulator: InternetSimulatorConfig | None = None
-    tools: SkipValidation[Sequence[ToolSpec] | None] = None
+    tools: ToolSpecs = None
     """Interaction tools; None: those of `base_tools` and `custom_tools`."""
-    private_tools: SkipValidation[Sequence[ToolSpec] | None] = None
+    private_tools: ToolSpecs = None
     base_tools: frozenset[BaseTool] | None = None
     custom_tools: SkipValidation[Sequence[Any] | None] = None
     custom_private_tools: SkipValidation[Sequence[Any] | None] = None
@@ -119,11 +124,6 @@ class DockerEnvironment(BaseModel):
     def __setattr__(self, name: str, value: Any) -> None:
         # Older callers clear the cached tasks by assigning None to this name.
         super().__setattr__("_task_space_cache" if name == "_combinations_cache" else name, value)
-
-
-def default_display_name(env_id: str) -> str:
-    """A title made of an environment's id: `web_scraping` becomes `Web Scraping`."""
-    return " ".join(word.capitalize() for word in env_id.split("_"))
 
 
 def make_environment_config_from_path(

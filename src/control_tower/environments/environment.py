@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from control_tower.environments.tools import ToolSpec, env_tool
+from control_tower.records.tasks import EnvironmentData
 
 if TYPE_CHECKING:
     from inspect_ai.tool import Tool
@@ -22,6 +23,26 @@ if TYPE_CHECKING:
     from control_tower.environments.internet_simulator import InternetSimulatorConfig
     from control_tower.environments.requirements import RequiredEnvAnyOf, RequiredEnvVar
     from control_tower.environments.space import TaskSpace
+
+__all__ = [
+    "ENV_VAR_NAME",
+    "BaseTool",
+    "ControlEnvironment",
+    "EnvDocs",
+    "EnvironmentData",
+    "env_agent_user",
+    "env_args_model",
+    "env_args_schema",
+    "env_base_tools",
+    "env_continuation_prompt",
+    "env_custom_tools",
+    "env_internet_simulator",
+    "env_path",
+    "env_private_tool_specs",
+    "env_score_main_on_attack",
+    "env_tool_specs",
+    "is_environment",
+]
 
 ENV_VAR_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 

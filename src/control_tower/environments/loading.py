@@ -20,6 +20,7 @@ from control_tower.environments.task import (
     SideTaskCategory,
     TaskCategory,
 )
+from control_tower.environments.task_helpers import is_empty_task, is_idea_phase
 from control_tower.environments.yaml_metadata import MetadataError, load_metadata_yaml, resolve_templates
 
 if TYPE_CHECKING:
@@ -35,19 +36,6 @@ def ignore_task_folder(path: Path) -> bool:
     if not path.is_dir() or path.name.startswith("_"):
         return True
     return is_idea_phase(path) or is_empty_task(path)
-
-
-def is_idea_phase(path: Path) -> bool:
-    """Whether a task is only thought of: its name ends in `idea`, or it holds nothing but a readme."""
-    if path.name.replace("-", "_").rsplit("_", 1)[-1].lower() == "idea":
-        return True
-    entries = [entry for entry in path.iterdir() if entry.name != "__pycache__"]
-    return len(entries) == 1 and entries[0].is_file() and entries[0].stem.lower() == "readme"
-
-
-def is_empty_task(path: Path) -> bool:
-    """Whether a task folder holds nothing but caches."""
-    return all(entry.name == "__pycache__" for entry in path.iterdir())
 
 
 def load_main_task_from_path(path: Path, env_id: str | None = None) -> MainTask:

@@ -44,6 +44,11 @@ def use_import_folder(folder: Path) -> None:
     importlib.invalidate_caches()
 
 
+def import_folders() -> tuple[Path, ...]:
+    """The folders that settings brought, the one used last first."""
+    return tuple(_import_folders)
+
+
 def find_environment_root(path: Path) -> Path | None:
     """The environment's folder that a file or task folder belongs to.
 

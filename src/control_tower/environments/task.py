@@ -127,7 +127,8 @@ class MainTask:
         _check_choice(owner, "task_category", self.task_category, get_args(TaskCategory))
         _check_setup_script(owner, self.setup_script)
         check_submit_args(self.submit_args, owner)
-        self.scorer = _resolve_scorer(self.scorer, owner)
+        scorer = _resolve_scorer(self.scorer, owner)
+        self.scorer = None if getattr(scorer, "is_dummy", False) else scorer
 
     @property
     def path(self) -> Path | None:

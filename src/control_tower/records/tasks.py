@@ -28,7 +28,7 @@ LEGACY_CATEGORY_MAP: dict[str, TaskCategory] = {
 
 
 class _Record(BaseModel):
-    """Frozen, because Inspect's `metadata_as` asks for it; unknown keys are ignored, because logs outlive us."""
+    """Frozen, as Inspect's `metadata_as` asks; unknown keys are ignored, because logs outlive us."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

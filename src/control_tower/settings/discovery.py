@@ -90,12 +90,9 @@ def settings_dir() -> Path:
     """
     if named := os.environ.get(SETTINGS_DIR_VARIABLE, "").strip():
         return Path(named).expanduser().resolve()
+    checkout = _checkout_root(Path(__file__).resolve().parent) or _checkout_root(Path.cwd())
+    local = (checkout or Path.cwd()) / ".settings"
     store = _user_store()
-    for start in (Path(__file__).resolve().parent, Path.cwd()):
-        root = _checkout_root(start)
-        if root is not None and ((root / ".settings").is_dir() or not store.is_dir()):
-            return root / ".settings"
-    local = Path.cwd() / ".settings"
     return local if local.is_dir() or not store.is_dir() else store
 
 
@@ -190,7 +187,10 @@ def _load(name: str, path: Path | None, builtin: bool, read: Callable[[], object
             if isinstance(env, UnloadableEnvironment):
                 errors[str(key)] = env.error
             elif is_environment(env):
-                environments[str(key)] = cast(ControlEnvironment, env)
+                environment = cast(ControlEnvironment, env)
+                if environment.id != key:
+                    raise ValueError(f"environment '{environment.id}' is given under the name '{key}'")
+                environments[str(key)] = environment
             else:
                 errors[str(key)] = TypeError(f"{type(env).__name__} lacks members of an environment")
     except Exception as error:  # noqa: BLE001 - an author's module may raise anything; the rest must go on

@@ -101,9 +101,11 @@ def read_task_file(path: Path) -> tuple[TaskRecord, ...]:
 
 def merge_records(sets: Iterable[Sequence[TaskRecord]]) -> list[TaskRecord]:
     """The records of several files; the first occurrence of a combination wins."""
-    return list(
-        {record.key: record for records in reversed(list(sets)) for record in reversed(records)}.values()
-    )[::-1]
+    merged: dict[object, TaskRecord] = {}
+    for records in sets:
+        for record in records:
+            merged.setdefault(record.key, record)
+    return list(merged.values())
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
