@@ -26,7 +26,7 @@ docs: .venv/.dev
 	$(RUN)/python scripts/reference.py
 
 # Choose the newest versions that fit and write them down with their hashes.
-PIN := uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+PIN := $(or $(shell command -v uv),$(RUN)/uv) pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make pins"
 pins:
 	$(PIN) --all-extras --group build --group dev -o requirements/dev.txt
