@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 JsonObject = dict[str, Any]
 
@@ -36,3 +36,16 @@ def dumps(value: Any) -> bytes:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     except UnicodeEncodeError:
         return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def child(value: JsonObject | None, key: str) -> JsonObject:
+    """The object under a key; empty where there is none, or something else."""
+    found: Any = (value or {}).get(key)
+    return cast(JsonObject, found) if isinstance(found, dict) else {}
+
+
+def children(value: JsonObject | None, key: str) -> list[JsonObject]:
+    """The objects in the list under a key; anything else is left out."""
+    found: Any = (value or {}).get(key)
+    items = cast("list[Any]", found) if isinstance(found, list) else []
+    return [cast(JsonObject, item) for item in items if isinstance(item, dict)]
