@@ -379,13 +379,12 @@ class TestArguments:
             parse_key_values(items, "-p")
 
 
-def test_the_three_registries_do_not_mix() -> None:
+def test_registries_do_not_mix() -> None:
     """In a process of its own: what is shipped registers under its own kind."""
     code = """
-from control_tower.monitors.registry import monitors
 from control_tower.policies.registry import policies
 from control_tower.protocols.registry import protocols
-for kind in (policies, protocols, monitors):
+for kind in (policies, protocols):
     entries = kind.entries()
     assert entries, kind.kind
     assert all(e.name.startswith("ct/") and e.description and e.kind == kind.kind for e in entries), entries

@@ -18,13 +18,14 @@ def format_option(*formats: Format) -> Callable[[C], C]:
         formats: what may be chosen, the first is the default; all three when left out.
     """
     choices = formats or ("table", "json", "jsonl")
+    meanings = {"table": "a table for people", "json": "one JSON value", "jsonl": "a line of JSON for each"}
     return click.option(
         "--format",
         "output_format",
         type=click.Choice(choices),
         default=choices[0],
         show_default=True,
-        help="table for people, json (one value) or jsonl (a line for each) for programs.",
+        help="; ".join(meanings[choice] for choice in choices) + ".",
     )
 
 

@@ -31,20 +31,19 @@ def validate(envs: tuple[str, ...], output_format: Format) -> None:
 
     Ends with 1 when something is wrong.
     """
-    from control_tower.environments.validate import validate_environment
+    from control_tower.environments.validate import Finding, validate_environment
     from control_tower.settings.discovery import load_settings
     from control_tower.settings.environments import all_environments, find_environment
 
-    rows: list[dict[str, str]] = []
-    if not envs:
-        for setting in load_settings().values():
-            rows += [
-                {"environment": f"{setting.name}/{env_id}".rstrip("/"), "problem": f"{type(e).__name__}: {e}"}
-                for env_id, e in setting.errors.items()
-            ]
     checked = [find_environment(name) for name in envs] if envs else all_environments()
-    for found in checked:
-        rows += [{"environment": found.id, "problem": problem} for problem in validate_environment(found.env)]
+    findings = [finding for found in checked for finding in validate_environment(found.id, found.env)]
+    if not envs:
+        findings += [
+            Finding(f"{setting.name}/{env_id}".rstrip("/"), f"does not load: {type(error).__name__}: {error}")
+            for setting in load_settings().values()
+            for env_id, error in setting.errors.items()
+        ]
+    rows = [{"environment": f.environment, "task": f.task, "problem": f.message} for f in findings]
     if rows or output_format != "table":
         print_rows(rows, output_format)
     click.echo(f"{len(checked)} environments checked, {len(rows)} problems", err=True)
