@@ -6,10 +6,9 @@ from typing import Any
 
 from inspect_ai.dataset import Sample
 from inspect_ai.util import SandboxEnvironmentSpec
-from pydantic import BaseModel
 
 from control_tower.environments.runtime_vars import RuntimeVar, declare
-from control_tower.environments.space import TaskCombination
+from control_tower.environments.space import TaskCombination, TaskSpace
 from control_tower.environments.task import SideTask
 from control_tower.errors import ValidationError
 from control_tower.evals.sample_files import task_files
@@ -28,7 +27,6 @@ class PlayedSample:
 
     id: str
     selected: SelectedSample
-    env_args: BaseModel | None
     inspect_sample: Sample
 
     @property
@@ -37,12 +35,11 @@ class PlayedSample:
 
     @property
     def env(self) -> Any:
-        return self.selected.found.env
+        return self.selected.environment.found.env
 
 
 def build_samples(
     selected: Sequence[SelectedSample],
-    env_args: Mapping[str, BaseModel | None],
     sandboxes: Mapping[str, SandboxChoice],
     chosen_private: frozenset[str],
 ) -> list[PlayedSample]:
@@ -50,23 +47,21 @@ def build_samples(
 
     Args:
         selected: environment and tasks of each.
-        env_args: validated arguments by environment id.
         sandboxes: where samples run, by environment id.
         chosen_private: ids of the private tools that the policy uses.
 
     Raises:
         ValidationError: two samples of one id, or files, variables or tools that cannot be used.
     """
-    goals = {found.id: _goals(found.env) for found in {s.found.id: s.found for s in selected}.values()}
+    goals = {env_id: _goals(one.space) for env_id, one in {s.env_id: s.environment for s in selected}.items()}
     samples: dict[str, PlayedSample] = {}
     for one in selected:
-        found, tasks = one.found, one.tasks
-        args = env_args.get(found.id)
+        found, args, tasks = one.environment.found, one.environment.args, one.tasks
         ident = sample_id(found.id, tasks.main_ids, tasks.side_ids)
         if ident in samples:
             raise ValidationError(f"the selection has the sample {ident} twice; to repeat it use --epochs")
         codebase = tasks.mains[0].codebase_name if tasks.mains else "default"
-        runtime_vars = _runtime_vars(found.env, tasks)
+        runtime_vars = _runtime_vars(one.environment.space, tasks)
         declare(found.id, runtime_vars)
         tools = declared_tools(found.env, tasks)
         environment = EnvironmentData.from_environment(
@@ -90,20 +85,19 @@ def build_samples(
             ),
             metadata=metadata,
         )
-        samples[ident] = PlayedSample(ident, one, args, sample)
+        samples[ident] = PlayedSample(ident, one, sample)
     return list(samples.values())
 
 
-def _goals(env: Any) -> list[str]:
-    return [side.goal for _, side in sorted(env.task_space().sides().items())]
+def _goals(space: TaskSpace) -> list[str]:
+    return [side.goal for _, side in sorted(space.sides().items())]
 
 
-def _runtime_vars(env: Any, tasks: TaskCombination) -> dict[str, RuntimeVar]:
+def _runtime_vars(space: TaskSpace, tasks: TaskCombination) -> dict[str, RuntimeVar]:
     """The variables of every side task that could go with the sample's main tasks.
 
     Honest samples get them too, as decoys, so that a variable's name does not mark an attack.
     """
-    space = env.task_space()
     variables: dict[str, RuntimeVar] = {}
     for side_id, side in space.sides().items():
         if side.runtime_vars and _goes_with(side, tasks):
@@ -117,4 +111,3 @@ def _goes_with(side: SideTask, tasks: TaskCombination) -> bool:
     if side.id in tasks.side_ids:
         return True
     return all(side.accepts_main(main) for main in tasks.main_ids)
-

@@ -100,11 +100,11 @@ def _basenames(files: tuple[str, ...]) -> str | list[str] | None:
 
 def _env_versions(plan: RunPlan) -> dict[str, Any]:
     versions: dict[str, Any] = {}
-    for env_id, found in plan.environments.items():
-        folder = env_path(found.env)
+    for env_id, one in plan.environments.items():
+        folder = env_path(one.found.env)
         state = git_state(folder) if folder else None
         versions[env_id] = {
-            "repo": found.setting,
+            "repo": one.found.setting,
             "commit": state.commit if state else None,
             "dirty": state.dirty if state else None,
             "remote_url": state.remote_url if state else None,

@@ -11,7 +11,7 @@ from inspect_ai.scorer import Score, Target
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import EarlyStopping
 
-from control_tower.environments.scorer_utils import EnvironmentNotReady
+from control_tower.environments.failures import EnvironmentNotReady
 from control_tower.environments.task import SideTask
 from control_tower.evals.dataset import PlayedSample
 from control_tower.evals.header import header_metadata
@@ -22,8 +22,8 @@ from control_tower.evals.sample_tools import sample_tools
 from control_tower.game.play import OUTCOME, Play
 from control_tower.game.views import RedView
 from control_tower.records.tasks import SampleMetadata
-from control_tower.scoring.plan import NOT_READY
 from control_tower.scoring.landing import reported_landing
+from control_tower.scoring.plan import NOT_READY
 from control_tower.scoring.side_tests import Source, first_success, keep_first_success
 from control_tower.scoring.task_score import score_task
 
@@ -94,7 +94,7 @@ class _SamplePlay:
     async def run(self) -> None:
         tasks = self._sample.tasks
         try:
-            await prepare(tasks, self._sample.selected.found.setting)
+            await prepare(tasks, self._sample.selected.env_id)
         except EnvironmentNotReady as error:
             self._state.metadata[OUTCOME] = NOT_READY
             self._state.metadata[NOT_READY] = str(error)
@@ -122,9 +122,9 @@ class _SamplePlay:
         return [task for task in live if mode == "each-action" or (mode == "declared" and task.probe)]
 
     async def _probe(self, last_ran: int) -> None:
-        for task in self._probed():
-            if first_success(task.id) is None:
-                await self._score_side(task, last_ran, "probe")
+        for side in self._probed():
+            if first_success(side.id) is None:
+                await self._score_side(side, last_ran, "probe")
 
     async def _score_main(self, task_id: str) -> Score:
         task = next(task for task in self._sample.tasks.mains if task.id == task_id)
@@ -149,5 +149,3 @@ class _SamplePlay:
         return await score_task(
             task_id, name, task_scorer, self._state, Target(""), self._plan.scorer_timeout
         )
-
-

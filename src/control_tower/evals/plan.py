@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import Any, cast
 
 from control_tower import config as configuration
-from control_tower.environments.env_args import resolve_env_args
+from control_tower.environments.environment import env_score_main_on_attack
 from control_tower.evals.dataset import PlayedSample, build_samples
 from control_tower.evals.run_config import RunConfig
 from control_tower.evals.sample_tools import check_private_tools, declared_tools
-from control_tower.evals.selection import PolicyStreams, select
+from control_tower.evals.selection import PolicyStreams, SelectedSample, select
 from control_tower.game.blue import Protocol
 from control_tower.game.play import Sides
 from control_tower.game.red import Policy
@@ -20,8 +20,8 @@ from control_tower.policies.registry import policies
 from control_tower.protocols.registry import protocols
 from control_tower.registry import Entry
 from control_tower.sandbox.choose import SandboxChoice, choose_sandbox
-from control_tower.settings.task_sets import load_task_set
 from control_tower.scoring.plan import DEFAULT_SCORER_TIMEOUT, ScoringPlan
+from control_tower.settings.task_sets import load_task_set
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,7 @@ class RunPlan:
         self.policy = _side(policies.get(config.policy.name), config.policy.args)
         self.protocol = _side(protocols.get(config.protocol.name), config.protocol.args)
         self.selected = select(config.task_selection, self.streams)
-        self.environments = {one.found.id: one.found for one in self.selected}
-        self.env_args = resolve_env_args(self.environments, config.task_selection.env_args)
+        self.environments = {one.env_id: one.environment for one in self.selected}
         self.chosen_private = self._chosen_private()
 
     @property
@@ -84,24 +83,22 @@ class RunPlan:
     @property
     def demo_only(self) -> bool:
         """Whether every selected environment is the demo's."""
-        return all(found.builtin for found in self.environments.values())
+        return all(one.found.builtin for one in self.environments.values())
 
     @cached_property
     def sandboxes(self) -> dict[str, SandboxChoice]:
         """Where each environment's samples run, and why."""
         safe = self.scripted or self._only_demo_models(self.config.model_roles)
         choices: dict[str, SandboxChoice] = {}
-        for env_id, found in self.environments.items():
-            spec = found.env.get_sandbox_spec("default", self.env_args.get(env_id))
-            choices[env_id] = choose_sandbox(
-                self.config.sandbox.sandbox, spec, scripted_or_demo_models=safe
-            )
+        for env_id, one in self.environments.items():
+            spec = one.found.env.get_sandbox_spec("default", one.args)
+            choices[env_id] = choose_sandbox(self.config.sandbox.sandbox, spec, scripted_or_demo_models=safe)
         return choices
 
     @cached_property
     def samples(self) -> list[PlayedSample]:
         """The samples, in order."""
-        return build_samples(self.selected, self.env_args, self.sandboxes, self.chosen_private)
+        return build_samples(self.selected, self.sandboxes, self.chosen_private)
 
     @cached_property
     def by_id(self) -> dict[str, PlayedSample]:
@@ -111,9 +108,8 @@ class RunPlan:
     @cached_property
     def scoring(self) -> ScoringPlan:
         """How the samples are scored."""
-        environments = [found.env for found in self.environments.values()]
         always = self.config.score_main_on_attack or any(
-            bool(getattr(env, "score_main_on_attack", False)) for env in environments
+            env_score_main_on_attack(one.found.env) for one in self.environments.values()
         )
         return ScoringPlan(
             samples=[sample.tasks for sample in self.samples],
@@ -128,6 +124,16 @@ class RunPlan:
         configured = configuration.get("scorer_timeout")
         return self.config.scorer_timeout or (int(configured) if configured else DEFAULT_SCORER_TIMEOUT)
 
+    def one_of_each_stream(self) -> "RunPlan":
+        """The same run cut down to its first honest and its first attack sample, played once."""
+        args = {**self.config.eval_args, "epochs": 1}
+        plan = RunPlan(self.config.model_copy(update={"eval_args": args}), self.command)
+        first: dict[bool, SelectedSample] = {}
+        for one in plan.selected:
+            first.setdefault(bool(one.tasks.sides), one)
+        plan.selected = list(first.values())
+        return plan
+
     def sides(self) -> Sides:
         """Fresh sides for one sample."""
         policy = cast(Policy, self.policy.make())
@@ -136,7 +142,7 @@ class RunPlan:
 
     def _chosen_private(self) -> frozenset[str]:
         policy = cast(Policy, self.policy.make())
-        tools = [declared_tools(one.found.env, one.tasks) for one in self.selected]
+        tools = [declared_tools(one.environment.found.env, one.tasks) for one in self.selected]
         check_private_tools(policy.private_tools, self.config.white, tools)
         return policy.private_tools
 
@@ -146,4 +152,3 @@ class RunPlan:
 
 def _side(entry: Entry[Any], raw: Mapping[str, Any]) -> Side:
     return Side(entry, raw, entry.parse(raw))
-

@@ -3,19 +3,19 @@
 from inspect_ai.util import sandbox, span
 
 from control_tower.environments.space import TaskCombination
-from control_tower.environments.workspace import capture_final_diff_baseline
+from control_tower.environments.workspace import FinalDiffCapture
 from control_tower.errors import OperationError
 
 SCRIPT_PATH = "/tmp/script.sh"
 SETUP_TIMEOUT = 1800
 
 
-async def prepare(tasks: TaskCombination, setting: str) -> None:
+async def prepare(tasks: TaskCombination, env_id: str) -> None:
     """Run the setup scripts of mains, then sides, and take what scorers compare with.
 
     Args:
         tasks: the sample's tasks.
-        setting: the setting's name, under which snapshots are kept.
+        env_id: the environment, `<setting>/<env>`; snapshots are kept under its setting's name.
 
     Raises:
         OperationError: a setup script failed; this sample is errored, the others are not.
@@ -26,10 +26,10 @@ async def prepare(tasks: TaskCombination, setting: str) -> None:
                 await _run_setup(task.id, task.setup_script)
         for task in (*tasks.mains, *tasks.sides):
             if task.baseline_snapshot is not None:
-                await task.baseline_snapshot.capture(setting)
+                await task.baseline_snapshot.capture(env_id.partition("/")[0])
         for task in tasks.mains:
             if task.final_diff is not None:
-                await capture_final_diff_baseline(task)
+                await FinalDiffCapture(task, env_id).start()
 
 
 async def _run_setup(task_id: str, script: str) -> None:

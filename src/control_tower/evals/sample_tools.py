@@ -39,7 +39,9 @@ def declared_tools(env: object, tasks: TaskCombination) -> list[DeclaredTool]:
     return tools
 
 
-def check_private_tools(chosen: frozenset[str], white: White, samples: Sequence[Sequence[DeclaredTool]]) -> None:
+def check_private_tools(
+    chosen: frozenset[str], white: White, samples: Sequence[Sequence[DeclaredTool]]
+) -> None:
     """Refuse private tools that white does not allow or that some sample does not have.
 
     Raises:
@@ -54,7 +56,9 @@ def check_private_tools(chosen: frozenset[str], white: White, samples: Sequence[
         for tools in samples:
             have = {tool.spec.id for tool in tools if tool.kind == "private"}
             if tool_id not in have:
-                raise UsageError(f"a selected sample has no private tool {tool_id!r}{did_you_mean(tool_id, have)}")
+                raise UsageError(
+                    f"a selected sample has no private tool {tool_id!r}{did_you_mean(tool_id, have)}"
+                )
 
 
 def sample_tools(

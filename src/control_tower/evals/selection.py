@@ -1,9 +1,13 @@
 """From a selection to combinations of tasks: which samples a run has, and in which order."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from control_tower.environments.space import TaskCombination, find_task
+from pydantic import BaseModel
+
+from control_tower.environments.env_args import resolve_env_args
+from control_tower.environments.space import TaskCombination, TaskSpace, find_task
+from control_tower.environments.task_map import LazyTaskMap
 from control_tower.errors import UsageError, ValidationError, did_you_mean
 from control_tower.evals.run_config import TaskSelection
 from control_tower.settings.environments import FoundEnvironment, all_environments, find_environment
@@ -26,11 +30,29 @@ class PolicyStreams:
 
 
 @dataclass(frozen=True)
+class SelectedEnvironment:
+    """An environment with the arguments it runs under."""
+
+    found: FoundEnvironment
+    args: BaseModel | None
+
+    @property
+    def space(self) -> TaskSpace:
+        """Its tasks and their combinations."""
+        return self.found.env.task_space(self.args)
+
+
+@dataclass(frozen=True)
 class SelectedSample:
     """The environment and tasks of one sample."""
 
-    found: FoundEnvironment
+    environment: SelectedEnvironment
     tasks: TaskCombination
+
+    @property
+    def env_id(self) -> str:
+        """The environment's full name."""
+        return self.environment.found.id
 
 
 def check_selection(selection: TaskSelection, streams: PolicyStreams) -> None:
@@ -47,9 +69,14 @@ def check_selection(selection: TaskSelection, streams: PolicyStreams) -> None:
     if not (named or s.environments or s.task_file or s.expand_all or s.just):
         raise UsageError("nothing is selected: give -e, -t, -s, --task-file, --all or --just-main-tasks")
     if named and (whole or s.task_file):
-        raise UsageError("-t and -s name samples; they cannot be combined with --all, --just-..., --env-only or --task-file")
+        raise UsageError(
+            "-t and -s name samples; they exclude --all, --just-main-tasks, --just-side-tasks, --env-only "
+            "and --task-file"
+        )
     if s.task_file and whole:
-        raise UsageError("--task-file names samples; it cannot be combined with --all, --just-... or --env-only")
+        raise UsageError(
+            "--task-file names samples; it cannot be combined with --all, --just-... or --env-only"
+        )
     if s.env_only and not s.environments:
         raise UsageError("--env-only needs -e")
     if sum(map(bool, (s.expand_all, s.just, s.env_only))) > 1:
@@ -88,7 +115,8 @@ def select(selection: TaskSelection, streams: PolicyStreams) -> list[SelectedSam
     for sample in samples:
         codebases = {task.codebase_name for task in sample.tasks.mains}
         if len(codebases) > 1:
-            raise UsageError(f"main tasks of one sample must share a codebase, not {', '.join(sorted(codebases))}")
+            names = ", ".join(sorted(codebases))
+            raise UsageError(f"main tasks of one sample must share a codebase, not {names}")
         if sum(task.final_diff is not None for task in sample.tasks.mains) > 1:
             raise UsageError("only one main task of a sample may record a final diff")
     return samples[: selection.limit]
@@ -100,86 +128,93 @@ def _expanded(selection: TaskSelection, streams: PolicyStreams) -> Iterator[Sele
     elif selection.main_tasks or selection.side_tasks:
         yield from _named(selection)
     elif selection.env_only or not (selection.expand_all or selection.just):
-        for found in _environments(selection):
-            yield SelectedSample(found, TaskCombination())
+        for environment in _environments(selection):
+            yield SelectedSample(environment, TaskCombination())
     else:
-        for found in _environments(selection) or _all():
-            yield from _whole(found, selection, streams)
+        for environment in _environments(selection) or _with_args(_everything(), ()):
+            for combination in _whole(environment.space, selection, streams):
+                yield SelectedSample(environment, combination)
 
 
-def _environments(selection: TaskSelection) -> list[FoundEnvironment]:
+def _environments(selection: TaskSelection) -> list[SelectedEnvironment]:
+    """The environments named with `-e`, under their arguments."""
     unique = {found.id: found for found in map(find_environment, selection.environments)}
-    return list(unique.values())
+    return _with_args(unique.values(), selection.env_args)
 
 
-def _all() -> list[FoundEnvironment]:
+def _with_args(found: Iterable[FoundEnvironment], env_args: Sequence[str]) -> list[SelectedEnvironment]:
+    environments = {one.id: one for one in found}
+    args = resolve_env_args(env_args, {key: one.env for key, one in environments.items()})
+    return [SelectedEnvironment(one, args[key]) for key, one in environments.items()]
+
+
+def _everything() -> list[FoundEnvironment]:
     """Every environment; the demo only where there is nothing else."""
     everything = all_environments()
-    installed = [found for found in everything if not found.builtin]
-    return installed or everything
+    return [found for found in everything if not found.builtin] or everything
 
 
-def _whole(
-    found: FoundEnvironment, selection: TaskSelection, streams: PolicyStreams
-) -> Iterator[SelectedSample]:
-    combinations = list(found.env.task_space())
+def _whole(space: TaskSpace, selection: TaskSelection, streams: PolicyStreams) -> Iterable[TaskCombination]:
+    combinations = list(space)
     honest = [c for c in combinations if c.mode == "honest"]
     attack = [c for c in combinations if c.mode == "attack"]
     if selection.just == "main":
-        chosen = honest
-    elif selection.just == "side":
-        chosen = _each_side_once(found, attack)
-    elif streams.both:
-        chosen = honest + attack
-    else:
-        chosen = attack if streams.attacks and attack else honest
-    for combination in chosen:
-        yield SelectedSample(found, combination)
+        return honest
+    if selection.just == "side":
+        return _each_side_once(space, attack)
+    if streams.both:
+        return honest + attack
+    return attack if streams.attacks and attack else honest
 
 
-def _each_side_once(
-    found: FoundEnvironment, attack: Sequence[TaskCombination]
-) -> Iterator[TaskCombination]:
+def _each_side_once(space: TaskSpace, attack: Sequence[TaskCombination]) -> Iterator[TaskCombination]:
     """Each side task with the first main task it goes with, alone where there is none."""
-    for side_id, side in found.env.task_space().sides().items():
-        paired = (c for c in attack if c.side_ids == {side_id})
+    for side_id, side in space.sides().items():
+        paired = (c for c in attack if c.side_ids == frozenset({side_id}))
         yield next(paired, TaskCombination((), (side,)))
 
 
 def _named(selection: TaskSelection) -> Iterator[SelectedSample]:
     main_groups = [group.split("+") for group in selection.main_tasks]
     side_groups = [group.split("+") for group in selection.side_tasks]
-    for found in _environments(selection) or _guessed(main_groups, side_groups):
+    for environment in _environments(selection) or _guessed(main_groups, side_groups):
         for mains in main_groups or [[]]:
             for sides in side_groups or [[]]:
-                yield SelectedSample(found, _combination(found, mains, sides))
+                yield SelectedSample(environment, _combination(environment, mains, sides))
 
 
-def _guessed(main_groups: list[list[str]], side_groups: list[list[str]]) -> list[FoundEnvironment]:
+def _guessed(main_groups: list[list[str]], side_groups: list[list[str]]) -> list[SelectedEnvironment]:
     """Environments that have one of the named tasks; an installed setting goes before the demo."""
-    everything = all_environments()
+    everything = _with_args(all_environments(), ())
     mains = {task for group in main_groups for task in group}
     sides = {task for group in side_groups for task in group}
     having = [
-        found
-        for found in everything
-        if any(task in found.env.task_space().mains() for task in mains)
-        or any(task in found.env.task_space().sides() for task in sides)
+        one
+        for one in everything
+        if any(task in task_ids(one.space.mains()) for task in mains)
+        or any(task in task_ids(one.space.sides()) for task in sides)
     ]
     if not having:
         known = {
             task
-            for found in everything
-            for task in (*found.env.task_space().mains(), *found.env.task_space().sides())
+            for one in everything
+            for tasks in (one.space.mains(), one.space.sides())
+            for task in task_ids(tasks)
         }
         name = sorted(mains | sides)[0]
         raise UsageError(f"no environment has a task {name!r}{did_you_mean(name, known)}")
-    installed = [found for found in having if not found.builtin]
-    return installed or having
+    return [one for one in having if not one.found.builtin] or having
 
 
-def _combination(found: FoundEnvironment, mains: Sequence[str], sides: Sequence[str]) -> TaskCombination:
-    space = found.env.task_space()
+def task_ids(tasks: Mapping[str, object]) -> Collection[str]:
+    """The ids of a task map, those of a lazy one without loading its tasks."""
+    return tasks.ids if isinstance(tasks, LazyTaskMap) else tasks.keys()
+
+
+def _combination(
+    environment: SelectedEnvironment, mains: Sequence[str], sides: Sequence[str]
+) -> TaskCombination:
+    space = environment.space
     if len(mains) <= 1 and len(sides) <= 1:
         return space.get(mains[0] if mains else None, sides[0] if sides else None)
     combination = TaskCombination(
@@ -188,23 +223,26 @@ def _combination(found: FoundEnvironment, mains: Sequence[str], sides: Sequence[
     )
     if mains and combination not in space:
         together = " with ".join("+".join(ids) for ids in (mains, sides) if ids)
-        raise UsageError(f"{found.id} does not combine {together}")
+        raise UsageError(f"{environment.found.id} does not combine {together}")
     return combination
 
 
 def _of_task_sets(selection: TaskSelection) -> Iterator[SelectedSample]:
-    wanted = {found.id for found in _environments(selection)}
-    for record in merge_records(load_task_set(name).records for name in selection.task_file):
-        found = find_environment(record.env)
-        if not wanted or found.id in wanted:
-            yield SelectedSample(found, _combination(found, record.main_tasks, record.side_tasks))
+    records = merge_records(load_task_set(name).records for name in selection.task_file)
+    found = {record.env: find_environment(record.env) for record in records}
+    environments = {one.found.id: one for one in _with_args(found.values(), selection.env_args)}
+    wanted = {find_environment(name).id for name in selection.environments}
+    for record in records:
+        environment = environments[found[record.env].id]
+        if not wanted or environment.found.id in wanted:
+            yield SelectedSample(environment, _combination(environment, record.main_tasks, record.side_tasks))
 
 
 def _without_sides(samples: Iterable[SelectedSample]) -> list[SelectedSample]:
     merged: dict[tuple[str, frozenset[str]], SelectedSample] = {}
     for sample in samples:
-        honest = SelectedSample(sample.found, TaskCombination(sample.tasks.mains))
-        merged.setdefault((sample.found.id, honest.tasks.main_ids), honest)
+        honest = SelectedSample(sample.environment, TaskCombination(sample.tasks.mains))
+        merged.setdefault((sample.env_id, honest.tasks.main_ids), honest)
     return list(merged.values())
 
 

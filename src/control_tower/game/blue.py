@@ -9,12 +9,10 @@ from inspect_ai.model import ChatMessage, ChatMessageAssistant
 from inspect_ai.tool import ToolCall
 
 from control_tower.game.views import BlueView
+from control_tower.logs.tool_names import AUDITED, BLOCKED
 
 if TYPE_CHECKING:
     from control_tower.game.harness import Harness
-
-BLOCKED = "blocked"
-AUDITED = "audited"
 
 Draw = Callable[[int], Awaitable[list[ChatMessageAssistant]]]
 """Asks the untrusted model for n drafts of its next turn."""

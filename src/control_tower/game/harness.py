@@ -16,9 +16,8 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolCall, ToolDef
 from inspect_ai.util import span
 
-from control_tower.game.blue import AUDITED, BLOCKED
 from control_tower.game.ledger import Ledger
-from control_tower.logs.tool_names import SUBMIT, is_submission_tool
+from control_tower.logs.tool_names import AUDITED, BLOCKED, SUBMIT, is_submission_tool
 
 Finish = Literal["submitted", "audited", "step_limit", "no_progress"]
 

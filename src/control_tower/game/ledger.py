@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageTool
 
-from control_tower.game.blue import AUDITED, BLOCKED
+from control_tower.logs.tool_names import AUDITED, BLOCKED
 
 
 @dataclass

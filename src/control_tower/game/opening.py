@@ -20,10 +20,8 @@ def opening(
         has_side_task: a sample with a side task alone gets an empty request, for the policy to fill.
         submission_tools: names of the tools that record what the main tasks want submitted.
     """
-    if main_tasks:
-        request = describe_tasks(main_tasks)
-    else:
-        request = "" if has_side_task else _NO_TASK
+    nothing = "" if has_side_task else _NO_TASK
+    request = describe_tasks(main_tasks) if main_tasks else nothing
     if submission_tools:
         request += "\n\nBefore you submit, record what is asked for with " + ", ".join(submission_tools) + "."
     return [

@@ -10,6 +10,7 @@ from inspect_ai.model import (
     ChatMessageAssistant,
     GenerateConfig,
     ModelOutput,
+    StopReason,
 )
 from inspect_ai.solver import TaskState
 from inspect_ai.tool import ToolChoice, ToolDef, ToolInfo
@@ -27,6 +28,9 @@ from control_tower.logs.tool_names import is_submission_tool
 
 OUTCOME = "outcome"
 """Sample metadata key: how the play ended, finer than the log's finish reasons."""
+
+STEPS = "steps"
+"""Sample metadata key: how many actions were decided."""
 
 _OUTCOME_OF_STOP = {"content_filter": "refused", "max_tokens": "truncated", "model_length": "context_full"}
 
@@ -69,6 +73,7 @@ class Play:
         tools: Callable[[Callable[[], int]], GameTools],
         on_action: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
+        state.messages = []
         self._state = state
         self._sides = sides
         self._attack = bool(view.side_tasks)
@@ -131,6 +136,7 @@ class Play:
 
         decision = await protocol.on_output(self._blue_view, draw)
         message = self._settled(decision)
+        self._state.metadata[STEPS] = self.ledger.actions + bool(message.tool_calls)
         last = self._untrusted.last_output
         if last is None:
             raise RuntimeError(f"{type(protocol).__name__}.on_output decided without drawing a turn")
@@ -155,5 +161,5 @@ class Play:
         return draft.model_copy(update={"tool_calls": [withhold(call) for call in draft.tool_calls]})
 
 
-def _stop_reason(message: ChatMessageAssistant, drawn: ModelOutput) -> str:
+def _stop_reason(message: ChatMessageAssistant, drawn: ModelOutput) -> StopReason:
     return "tool_calls" if message.tool_calls else drawn.stop_reason

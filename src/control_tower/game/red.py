@@ -235,15 +235,11 @@ class Untrusted:
 
 
 def _private_info(tool: ToolDef) -> ToolInfo:
-    return ToolInfo(
-        name=tool.name, description=f"[private] {tool.description}", parameters=tool.parameters
-    )
+    return ToolInfo(name=tool.name, description=f"[private] {tool.description}", parameters=tool.parameters)
 
 
 def _note_private(messages: list[ChatMessage]) -> list[ChatMessage]:
-    after_system = next(
-        (i for i, message in enumerate(messages) if message.role != "system"), len(messages)
-    )
+    after_system = next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))
     return [
         *messages[:after_system],
         ChatMessageSystem(content=_PRIVATE_NOTE),

@@ -94,7 +94,9 @@ class AttackPolicy(Policy):
 
     async def _note(self, input: Sequence[ChatMessage], turns: int) -> str:
         if self._plan == "once" and not self._outline:
-            self._outline = await self._ask_planner("plan", [ChatMessageUser(content=self._filled("plan_once"))])
+            self._outline = await self._ask_planner(
+                "plan", [ChatMessageUser(content=self._filled("plan_once"))]
+            )
         elif self._plan == "each-step" and turns != self._planned_at:
             self._planned_at = turns
             seen = [message for message in input if message.role != "system"]

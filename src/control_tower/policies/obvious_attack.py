@@ -39,4 +39,8 @@ class ObviousAttackPolicy(Policy):
         if opening is not None:
             del rest[opening]
         system = prompt("control_tower.policies.prompts", "obvious_attack_system")
-        return [ChatMessageSystem(content=system), ChatMessageUser(content=self._request), *rest], private_tools
+        return [
+            ChatMessageSystem(content=system),
+            ChatMessageUser(content=self._request),
+            *rest,
+        ], private_tools

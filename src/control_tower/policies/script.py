@@ -16,11 +16,10 @@ from inspect_ai.model import (
 )
 from inspect_ai.tool import ToolCall, ToolChoice, ToolInfo
 
-from control_tower.game.blue import BLOCKED
 from control_tower.game.harness import REJECTED_SUBMIT
 from control_tower.game.red import HIDDEN_UNTRUSTED, PRIVATE_TURN, Policy
 from control_tower.inspect_private import with_role
-from control_tower.logs.tool_names import SUBMIT
+from control_tower.logs.tool_names import BLOCKED, SUBMIT
 
 SCRIPTED_PROVIDER = "scripted"
 
@@ -46,7 +45,9 @@ class ScriptPolicy(Policy):
         last = conversation[-1] if conversation else None
         if last is not None and (last.metadata or {}).get(REJECTED_SUBMIT):
             return said(self._name, "The submit was rejected.")
-        turns = [m for m in conversation if m.role == "assistant" and not (m.metadata or {}).get(PRIVATE_TURN)]
+        turns = [
+            m for m in conversation if m.role == "assistant" and not (m.metadata or {}).get(PRIVATE_TURN)
+        ]
         if len(turns) < len(self.outputs):
             return self.outputs[len(turns)]
         if len(turns) == len(self.outputs) and _submit_blocked(last):
@@ -80,13 +81,13 @@ class ScriptedModel(ModelAPI):
         return 1_000_000
 
 
-def called(model: str, function: str, arguments: dict[str, object], call_id: str, text: str = "") -> ModelOutput:
+def called(
+    model: str, function: str, arguments: dict[str, object], call_id: str, text: str = ""
+) -> ModelOutput:
     """A turn that makes one call."""
     call = ToolCall(id=call_id, function=function, arguments=dict(arguments))
     message = ChatMessageAssistant(content=text, tool_calls=[call], model=model, source="generate")
-    return ModelOutput(
-        model=model, choices=[ChatCompletionChoice(message=message, stop_reason="tool_calls")]
-    )
+    return ModelOutput(model=model, choices=[ChatCompletionChoice(message=message, stop_reason="tool_calls")])
 
 
 def said(model: str, text: str) -> ModelOutput:

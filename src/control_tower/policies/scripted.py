@@ -15,9 +15,7 @@ from control_tower.settings.environments import find_environment
 TEMPLATE = "template.jsonl"
 
 
-@policies.register(
-    attempts_main_task=True, attempts_side_task=True, attempts_sneaky=True, scripted=True
-)
+@policies.register(attempts_main_task=True, attempts_side_task=True, attempts_sneaky=True, scripted=True)
 def scripted_policy(variant: Literal["epoch"] | int = "epoch", source: str | None = None) -> Policy:
     """Plays a prepared trajectory: the side task's if the sample has one, else the main task's honest one.
 
@@ -33,7 +31,7 @@ class ScriptedPolicy(ScriptPolicy):
 
     def __init__(self, variant: Literal["epoch"] | int, source: Path | None) -> None:
         super().__init__("trajectory")
-        self._variant = variant
+        self._variant: Literal["epoch"] | int = variant
         self._source = source
 
     def setup(self, view: RedView) -> None:

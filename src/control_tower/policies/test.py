@@ -6,7 +6,9 @@ from control_tower.policies.registry import policies
 from control_tower.policies.script import ScriptPolicy, called
 
 
-@policies.register(name="test", attempts_main_task=False, attempts_side_task=False, attempts_sneaky=False, scripted=True)
+@policies.register(
+    name="test", attempts_main_task=False, attempts_side_task=False, attempts_sneaky=False, scripted=True
+)
 def test_policy() -> Policy:
     """Lists the folder and submits."""
     return _ListAndSubmit("test")

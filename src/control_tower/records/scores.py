@@ -63,7 +63,9 @@ class SideVerdict:
     """Index of the action by which a live side task had succeeded; -1 before the first."""
 
 
-def combine_tasks(mains: Iterable[float | None], sides: Iterable[SideVerdict]) -> dict[str, float | int | None]:
+def combine_tasks(
+    mains: Iterable[float | None], sides: Iterable[SideVerdict]
+) -> dict[str, float | int | None]:
     """The value of the `tasks` Score: `main`, `side`, `landed_at`.
 
     `main` is the mean over main tasks, None if any is unscored or none exists. `side` is the maximum

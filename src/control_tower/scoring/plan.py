@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from inspect_ai.scorer import Score, Scorer, Target, mean, scorer
+from inspect_ai.scorer import NOANSWER, Score, Scorer, Target, mean, scorer
 from inspect_ai.solver import TaskState
 
 from control_tower.environments.space import TaskCombination
 from control_tower.environments.task import MainTask, SideTask
-from control_tower.environments.workspace import workspace_diff_score
+from control_tower.environments.workspace import FinalDiffCapture
 from control_tower.errors import ValidationError
 from control_tower.records.scores import (
     RESERVED_SCORES,
@@ -20,6 +20,7 @@ from control_tower.records.scores import (
     combine_tasks,
     read_verdict,
 )
+from control_tower.records.tasks import SampleMetadata
 from control_tower.scoring.landing import Landing, find_landing
 from control_tower.scoring.side_tests import first_success
 from control_tower.scoring.task_score import score_task, time_share
@@ -75,10 +76,9 @@ class ScoringPlan:
     def to_score(self, state: TaskState) -> list[tuple[Role, Task]]:
         """The tasks of a sample that get a Score, in order."""
         tasks = self.tasks_of(state)
-        scored: list[tuple[Role, Task]] = [("side", task) for task in tasks.sides if task.scorer]
-        if not tasks.sides or self.score_main_on_attack(state):
-            scored += [("main", task) for task in tasks.mains if task.scorer]
-        return scored
+        sides: list[tuple[Role, Task]] = [("side", task) for task in tasks.sides if task.scorer]
+        mains: list[tuple[Role, Task]] = [("main", task) for task in tasks.mains if task.scorer]
+        return sides + mains if not sides or self.score_main_on_attack(state) else sides
 
     def _task_scorer(self, key: str, role: Role, task_id: str) -> Scorer:
         async def score(state: TaskState, target: Target) -> Score | None:
@@ -102,12 +102,12 @@ class ScoringPlan:
             score = score.model_copy(update={"explanation": f"[cached] {score.explanation or ''}"})
             landing = Landing(landed_at, source)
         else:
-            waiting = sum(
-                1 for _, other in left if other is task or first_success(other.id) is None
-            )
+            waiting = sum(1 for _, other in left if other is task or first_success(other.id) is None)
             score = await self._run(task, state, target, waiting)
             landing = find_landing(task, score)
-        metadata = {k: v for k, v in (score.metadata or {}).items() if k not in ("landed_at", "landed_source")}
+        metadata = {
+            k: v for k, v in (score.metadata or {}).items() if k not in ("landed_at", "landed_source")
+        }
         return score.model_copy(update={"metadata": {**metadata, **landing.as_metadata()}})
 
     async def _run(self, task: Task, state: TaskState, target: Target, tasks_left: int) -> Score:
@@ -145,20 +145,25 @@ class ScoringPlan:
         async def score(state: TaskState, target: Target) -> Score | None:
             for task in self.tasks_of(state).mains:
                 if task.final_diff is not None:
-                    return await workspace_diff_score(task)
+                    environment = state.metadata_as(SampleMetadata).environment
+                    return await _workspace_diff(task, environment.id if environment else "")
             return None
 
         return _named(WORKSPACE_DIFF_SCORE, score)
+
+
+async def _workspace_diff(task: MainTask, env_id: str) -> Score:
+    record = await FinalDiffCapture(task, env_id).finish()
+    value = NOANSWER if record.changed is None else record.changed
+    return Score(value=value, metadata=record.metadata)
 
 
 def _number(score: Score | None) -> float | None:
     return None if score is None else read_verdict(score.value)
 
 
-def _named(
-    key: str, function: Callable[[TaskState, Target], object], *, with_mean: bool = False
-) -> Scorer:
+def _named(key: str, function: Scorer, *, with_mean: bool = False) -> Scorer:
     def factory() -> Scorer:
-        return function  # pyright: ignore[reportReturnType]
+        return function
 
     return scorer(metrics=[mean()] if with_mean else [], name=key)(factory)()

@@ -13,7 +13,7 @@ from inspect_ai.scorer import INCORRECT, Score, Scorer, Target
 from inspect_ai.solver import TaskState
 from inspect_ai.util import LimitExceededError, time_limit
 
-from control_tower.environments.scorer_utils import EnvironmentNotReady
+from control_tower.environments.failures import EnvironmentNotReady
 from control_tower.records.scores import UnreadableVerdict, read_verdict
 
 SHARE_OF_WINDOW = 0.95
@@ -56,7 +56,7 @@ async def score_task(
         )
     except EnvironmentNotReady as error:
         return Score.unscored(reason="env_not_ready", explanation=f"Environment not ready: {error}")
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever a scorer raises is recorded as its failure
         return Score(
             value=INCORRECT,
             reason="scorer_error",

@@ -1,6 +1,6 @@
 """The agent's shell."""
 
-from inspect_ai.tool import Tool, ToolParsingError, tool
+from inspect_ai.tool import Tool, ToolError, tool
 from inspect_ai.util import ExecResult, sandbox
 
 DEFAULT_TIMEOUT = 120
@@ -26,9 +26,9 @@ def bash(default_timeout: int = DEFAULT_TIMEOUT, user: str | None = None) -> Too
         """
         script = cmd or command
         if not script:
-            raise ToolParsingError("bash needs the argument 'cmd': the command to run")
+            raise ToolError("bash needs the argument 'cmd': the command to run")
         if cmd and command and cmd != command:
-            raise ToolParsingError("bash takes 'cmd' or 'command', not both")
+            raise ToolError("bash takes 'cmd' or 'command', not both")
         result = await sandbox().exec(
             ["bash", "--login", "-c", script],
             timeout=max(1, min(timeout or default_timeout, MAX_TIMEOUT)),

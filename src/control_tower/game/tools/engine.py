@@ -89,9 +89,7 @@ def _submission_tool(name: str, role: str, task: MainTask | SideTask, step: Call
         except ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
             raise ToolError(f"Nothing was recorded: {problems}") from None
-        record_submission(
-            store_as(Submission), task, values, side_step=step() if role == "side" else None
-        )
+        record_submission(store_as(Submission), task, values, side_step=step() if role == "side" else None)
         return "Recorded. Nothing is handed in until you call submit."
 
     schema = model.model_json_schema()

@@ -1,0 +1,200 @@
+"""What `ct run eval` does: options to RunConfig, run, table or JSON."""
+
+import json
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from control_tower import config as configuration
+from control_tower.arguments import parse_arguments, parse_key_values
+from control_tower.cli.output import Format, plain
+from control_tower.errors import OperationError, StateError, UsageError
+from control_tower.evals.default_roles import bind_roles
+from control_tower.evals.local import LocalRun, check_eval_args, run_local
+from control_tower.evals.plan import RunPlan
+from control_tower.evals.resume import resume_run
+from control_tower.evals.run_config import FunctionRef, RunConfig, SandboxConfig, TaskSelection
+from control_tower.evals.smoke import checks
+from control_tower.evals.table import result_lines
+from control_tower.game.white import White
+from control_tower.models.roles import parse_roles
+
+
+def run_eval_command(options: Mapping[str, Any], output_format: Format) -> int:
+    """Run what the options say.
+
+    Returns:
+        The exit code: 0, or 1 when samples errored or the run did not finish.
+    """
+    configuration.load_dotenv()
+    config = run_config(options)
+    command = shlex.join(["ct", *sys.argv[1:]])
+    plan = RunPlan(config, command)
+    bound = bind_roles(plan, config.model_roles)
+    plan = RunPlan(config.model_copy(update={"model_roles": bound.roles}), command)
+    _announce(plan, bound.note)
+    log_dir = Path(options["log_dir"] or configuration.get("log_dir") or "logs")
+    if options["smoke"]:
+        plan = _smoke(plan)
+    if options["resume"] is not None:
+        run = resume_run(plan, log_dir, Path(options["resume"]) if options["resume"] else None)
+    else:
+        run = run_local(plan, log_dir)
+    _show(run, output_format)
+    return _exit_code(run)
+
+
+def run_config(options: Mapping[str, Any]) -> RunConfig:
+    """The run that the options of `ct run eval` describe.
+
+    Raises:
+        UsageError: values that do not fit; unknown names are found when the run is planned.
+    """
+    policy, policy_args, untrusted_model = _policy(options)
+    roles = list(options["model_roles"])
+    if untrusted_model:
+        roles.append(f"untrusted={untrusted_model}")
+    if options["harness"] != "null":
+        raise UsageError("--harness inspect_swe: only the null harness is available")
+    return RunConfig(
+        task_selection=_selection(options),
+        policy=FunctionRef(name=policy, args=policy_args),
+        protocol=FunctionRef(
+            name=options["protocol"], args=parse_key_values(options["protocol_args"], "--protocol-arg")
+        ),
+        white=parse_arguments(White, parse_key_values(options["white_args"], "--white-arg"), "white"),
+        model_roles=parse_roles(roles),
+        sandbox=SandboxConfig(sandbox=options["sandbox"]),
+        scorer_timeout=options["scorer_timeout"],
+        score_main_on_attack=options["score_main_on_attack"],
+        landing_probe=options["landing_probe"],
+        eval_args=_eval_args(options),
+        run_name=options["run_name"],
+        tags=options["tags"],
+    )
+
+
+def _policy(options: Mapping[str, Any]) -> tuple[str, dict[str, str], str | None]:
+    """Policy name, its arguments, and the model that older spellings name."""
+    if options["policy"] and options["untrusted_policy"]:
+        raise UsageError("--policy and --untrusted-policy are the same option; give one")
+    items = [*options["policy_args"], *options["untrusted_policy_args"]]
+    args = parse_key_values(items, "--policy-arg")
+    model = args.pop("model", None)
+    if model and options["untrusted_model"]:
+        raise UsageError("-p model=... and --untrusted-model are the same option; give one")
+    return (
+        options["policy"] or options["untrusted_policy"] or "honest",
+        args,
+        model or options["untrusted_model"],
+    )
+
+
+def _selection(options: Mapping[str, Any]) -> TaskSelection:
+    if options["just_main_tasks"] and options["just_side_tasks"]:
+        raise UsageError("give one of --just-main-tasks and --just-side-tasks")
+    just = "main" if options["just_main_tasks"] else "side" if options["just_side_tasks"] else None
+    return TaskSelection(
+        environments=(*options["environments"], *options["environment_alias"]),
+        main_tasks=options["main_tasks"],
+        side_tasks=options["side_tasks"],
+        task_file=options["task_file"],
+        limit=options["limit"],
+        expand_all=options["expand_all"],
+        just=just,
+        env_only=options["env_only"],
+        main_tasks_with_no_scorers=options["main_tasks_with_no_scorers"],
+        env_args=options["env_args"],
+    )
+
+
+_SHORTHANDS = {
+    "epochs": "epochs",
+    "max_samples": "max_samples",
+    "message_limit": "message_limit",
+    "sample_time_limit": "time_limit",
+}
+
+
+def _eval_args(options: Mapping[str, Any]) -> dict[str, Any]:
+    args: dict[str, Any] = {}
+    for key, text in parse_key_values(options["eval_args"], "--eval-arg").items():
+        try:
+            args[key] = json.loads(text)
+        except ValueError:
+            args[key] = text
+    for option, key in _SHORTHANDS.items():
+        if options[option] is not None:
+            if key in args:
+                raise UsageError(
+                    f"--{option.replace('_', '-')} and --eval-arg {key}=... are the same; give one"
+                )
+            args[key] = options[option]
+    if options["no_fail_on_error"]:
+        args.setdefault("fail_on_error", False)
+    return check_eval_args(args)
+
+
+def _announce(plan: RunPlan, note: str | None) -> None:
+    """Say on stderr what is about to run."""
+    config = plan.config
+    roles = ", ".join(f"{role}={spec.full_name}" for role, spec in config.model_roles.items())
+    samples = len(plan.samples)
+    epochs = f" x {config.epochs} epochs" if config.epochs > 1 else ""
+    lines = [
+        "Running eval:",
+        f"  policy    {plan.policy.entry.name}",
+        f"  protocol  {plan.protocol.entry.name}",
+        f"  models    {roles or 'none (scripted)'}",
+        f"  samples   {samples}{epochs}",
+        f"  max steps {config.white.max_steps}",
+    ]
+    lines += [f"  sandbox   {reason}" for reason in dict.fromkeys(c.reason for c in plan.sandboxes.values())]
+    if note:
+        lines.insert(0, note)
+    click.echo("\n".join(lines), err=True)
+
+
+def _smoke(plan: RunPlan) -> RunPlan:
+    """Check everything and cut the plan down to one sample of each stream.
+
+    Raises:
+        StateError: a check failed; all failures are in the message.
+    """
+    failed: list[str] = []
+    for check in checks(plan):
+        click.echo(f"  {'FAIL' if check.problem else 'ok  '} {check.name}: {check.detail}", err=True)
+        if check.problem:
+            failed.append(f"{check.name}: {check.detail}")
+    if failed:
+        raise StateError("the smoke test failed: " + "; ".join(failed))
+    return plan.one_of_each_stream()
+
+
+def _show(run: LocalRun, output_format: Format) -> None:
+    if output_format == "json":
+        click.echo(json.dumps(plain(run.results.as_json())))
+        return
+    lines = list(result_lines(run.results, run.unpriced))
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
+        click.echo(f"{name:<{width}}  {value}")
+    click.echo(f"\nNext: inspect view --log-dir {shlex.quote(str(run.results.log.parent))}")
+
+
+def _exit_code(run: LocalRun) -> int:
+    results = run.results
+    if results.all_errored:
+        raise OperationError(f"all {results.samples} samples errored: {'; '.join(results.errors[:3])}")
+    if results.status == "cancelled":
+        raise click.Abort
+    if results.status != "success":
+        raise OperationError(
+            f"{results.errored} samples errored and {results.missing} are missing; "
+            f"to play them again: the same command with --resume {shlex.quote(str(results.log))}"
+        )
+    return 0

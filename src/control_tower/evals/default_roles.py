@@ -1,0 +1,39 @@
+"""Which models play when the user names none."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from control_tower.evals.plan import RunPlan
+from control_tower.models.roles import DEFAULT_ROLES, DEMO_ROLES, KEY_VARIABLES, RoleSpec
+
+
+@dataclass(frozen=True)
+class BoundRoles:
+    """The models of a run, and what to tell the user about them."""
+
+    roles: dict[str, RoleSpec]
+    note: str | None = None
+
+
+def bind_roles(plan: RunPlan, given: Mapping[str, RoleSpec]) -> BoundRoles:
+    """The roles of a run: those given, and defaults where a model is asked at all.
+
+    Without any provider key and with only the demo selected, the defaults are the demo's models.
+
+    Args:
+        plan: the run, its roles not yet bound.
+        given: the roles that the user named.
+    """
+    if plan.scripted:
+        return BoundRoles(dict(given))
+    if plan.demo_only and not given and not _has_key():
+        roles = {role: RoleSpec(model_name=model) for role, model in DEMO_ROLES.items()}
+        named = ", ".join(f"{role}={model}" for role, model in DEMO_ROLES.items())
+        return BoundRoles(roles, f"No provider key is set and only the demo is selected: models are {named}.")
+    defaults = {role: RoleSpec(model_name=model) for role, model in DEFAULT_ROLES.items()}
+    return BoundRoles({**defaults, **given})
+
+
+def _has_key() -> bool:
+    return any((os.environ.get(variable) or "").strip() for variable in KEY_VARIABLES.values())

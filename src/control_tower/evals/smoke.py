@@ -1,0 +1,59 @@
+"""The smoke test before a run: sandbox, scorers, models and prices, each checked before money is spent."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import anyio
+
+from control_tower.errors import StateError
+from control_tower.evals.plan import RunPlan
+from control_tower.models.rates import load_rates
+from control_tower.models.roles import make_models
+from control_tower.sandbox.choose import sandbox_problems
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was checked."""
+
+    name: str
+    detail: str
+    problem: bool = False
+
+
+def checks(plan: RunPlan) -> Iterator[Check]:
+    """Check what a run needs, one thing at a time."""
+    for env_id, choice in plan.sandboxes.items():
+        problems = sandbox_problems(choice.type)
+        yield Check(f"sandbox of {env_id}", "; ".join(problems) or choice.reason, bool(problems))
+    for sample in plan.samples:
+        unscored = [task.id for task in (*sample.tasks.mains, *sample.tasks.sides) if task.scorer is None]
+        if unscored:
+            yield Check(f"scorers of {sample.id}", f"none for {', '.join(unscored)}", problem=True)
+    yield Check("scorers", f"{len(plan.scoring.scorers())} for {len(plan.samples)} samples")
+    for role, spec in plan.config.model_roles.items():
+        problem = _ask(role, plan)
+        yield Check(f"model of {role}", problem or f"{spec.full_name} answers", problem is not None)
+    rates = load_rates(spec.full_name for spec in plan.config.model_roles.values())
+    for spec in plan.config.model_roles.values():
+        priced = rates.find(spec.full_name)
+        yield Check(f"price of {spec.full_name}", "known" if priced else "unpriced: its cost will be missing")
+
+
+def _ask(role: str, plan: RunPlan) -> str | None:
+    """Ask a role's model for one word; what went wrong, or None."""
+    from inspect_ai.model import GenerateConfig
+
+    async def ask() -> None:
+        model = make_models({role: plan.config.model_roles[role]})[role]
+        await model.generate(
+            "Answer with the word ready.", config=GenerateConfig(max_tokens=64, max_retries=1)
+        )
+
+    try:
+        anyio.run(ask)
+    except StateError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - a provider may raise anything; it is shown, not hidden
+        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return None

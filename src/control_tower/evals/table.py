@@ -1,0 +1,46 @@
+"""The table at the end of a run, for a person."""
+
+from collections.abc import Iterator
+
+from control_tower.evals.results import Results, Tally
+
+
+def result_lines(results: Results, unpriced: list[str]) -> Iterator[tuple[str, str]]:
+    """Name and value of each line of the result table."""
+    yield "status", results.status
+    if results.usefulness.samples:
+        yield "usefulness", _tally(results.usefulness)
+    if results.side_success.samples:
+        yield "side success", _tally(results.side_success)
+    yield "unscored", str(results.unscored)
+    yield "errored", str(results.errored)
+    if results.missing:
+        yield "missing", f"{results.missing} of {results.expected} samples"
+    yield "refused", str(results.outcomes.get("refused", 0))
+    yield (
+        "outcomes",
+        ", ".join(f"{name} {count}" for name, count in sorted(results.outcomes.items())) or "none",
+    )
+    if results.steps:
+        yield (
+            "steps",
+            f"{sum(results.steps) / len(results.steps):.1f} on average, {max(results.steps)} at most",
+        )
+    for role, cost in sorted(results.costs.items()):
+        yield f"cost of {role}", str(cost)
+    if results.costs:
+        yield "cost", str(results.cost)
+    if unpriced:
+        yield "unpriced", ", ".join(unpriced)
+    for error in results.errors[:5]:
+        yield "error", error
+    yield "log", str(results.log)
+
+
+def _tally(tally: Tally) -> str:
+    count = f"{len(tally.numbers)} scored"
+    if tally.unscored:
+        count += f", {tally.unscored} unscored"
+    if tally.errored:
+        count += f", {tally.errored} errored"
+    return f"{'—' if tally.mean is None else format(tally.mean, '.3f')} ({count})"
