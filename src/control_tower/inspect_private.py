@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from inspect_ai.log._log import EvalScorer
     from inspect_ai.model import Model
     from inspect_ai.scorer import SampleScore
+    from inspect_ai.util import SandboxEnvironment
 
 
 def with_role(model: "Model", role: str) -> "Model":
@@ -153,3 +154,20 @@ def sample_summary(sample: dict[str, Any]) -> dict[str, Any]:
 
     read = EvalSample.model_validate(sample, context=get_deserializing_context())
     return to_jsonable_python(read.summary(), exclude_none=True)
+
+
+def docker_provider() -> "type[SandboxEnvironment]":
+    """Inspect's own Docker sandbox class."""
+    from inspect_ai.util._sandbox.docker.docker import DockerSandboxEnvironment
+
+    return DockerSandboxEnvironment
+
+
+def sandbox_types() -> list[str]:
+    """The names of all sandbox types that are registered with Inspect, other packages' too."""
+    from inspect_ai._util.entrypoints import ensure_entry_points
+    from inspect_ai._util.registry import registry_find, registry_unqualified_name
+
+    ensure_entry_points()
+    found = registry_find(lambda info: info.type == "sandboxenv")
+    return sorted({registry_unqualified_name(item) for item in found})

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, cast
 
-import anyio
-from inspect_ai.util import SandboxConnection, SandboxEnvironment, SandboxEnvironmentConfigType, sandboxenv
+from inspect_ai.util import SandboxConnection, SandboxEnvironmentConfigType, sandboxenv
 from typing_extensions import override
 
 from control_tower.errors import StateError
@@ -21,7 +19,7 @@ from control_tower.sandbox.interpreter import host_interpreter
 from control_tower.sandbox.machine import CommandLimits, Machine
 from control_tower.sandbox.namespaces import Network, bubblewrap_problem, filter_file
 from control_tower.sandbox.rootfs import base_environment, machine_entries
-from control_tower.sandbox.services import ServiceSandbox, compose_of, default_first, runtime_vars_of
+from control_tower.sandbox.services import MachineGroup, ServiceSandbox
 
 DEFAULT_MEMORY = 2 << 30
 DEFAULT_PROCESSES = 512
@@ -41,32 +39,8 @@ class BubblewrapSandbox(ServiceSandbox):
 
     @override
     @classmethod
-    async def sample_init(
-        cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
-    ) -> dict[str, SandboxEnvironment]:
-        compose = compose_of(config, metadata)
-        group = _Group(compose, runtime_vars_of(cast(dict[str, Any], metadata)))
-        try:
-            return default_first(await group.start())
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await group.stop()
-            raise
-
-    @override
-    @classmethod
-    async def sample_cleanup(
-        cls,
-        task_name: str,
-        config: SandboxEnvironmentConfigType | None,
-        environments: dict[str, SandboxEnvironment],
-        interrupted: bool,
-    ) -> None:
-        group = next(iter(environments.values())).as_type(BubblewrapSandbox).group
-        with anyio.CancelScope(shield=True):
-            await group.stop()
-
-    group: _Group
+    def make_group(cls, compose: ComposeFile, runtime_vars: Mapping[str, str]) -> MachineGroup:
+        return _BubblewrapGroup(compose, runtime_vars)
 
     @override
     async def connection(self, *, user: str | None = None) -> SandboxConnection:
@@ -76,82 +50,57 @@ class BubblewrapSandbox(ServiceSandbox):
         return SandboxConnection(type="bwrap", command=shlex.join(command))
 
 
-class _Group:
-    """The machines and networks of one sample."""
-
-    def __init__(self, compose: ComposeFile, runtime_vars: dict[str, str]) -> None:
-        self._compose = compose
-        self._runtime_vars = runtime_vars
+class _BubblewrapGroup(MachineGroup):
+    def __init__(self, compose: ComposeFile, runtime_vars: Mapping[str, str]) -> None:
+        super().__init__(compose, runtime_vars)
         self._networks: dict[str, Network] = {}
         self._cgroups: list[ControlGroup] = []
-        self.machines: dict[str, BubblewrapSandbox] = {}
-
-    async def start(self) -> dict[str, BubblewrapSandbox]:
         if problem := bubblewrap_problem():
             raise StateError(problem)
-        for service in self._compose.services:
-            self.machines[service.name] = self._spawn(service)
-        for machine in self.machines.values():
-            await self._prepare(machine)
-        for machine in self.machines.values():
-            await machine.start_service()
-        return self.machines
 
-    def _spawn(self, service: Service) -> BubblewrapSandbox:
+    @override
+    def spawn(self, service: Service) -> ServiceSandbox:
         key = service.network if service.network is not None else f"none {service.name}"
         if key not in self._networks:
             self._networks[key] = Network.start()
         filter_fd = filter_file()
-        fds = () if filter_fd is None else (filter_fd,)
+        disk = service.disk_limit or DEFAULT_DISK
         try:
-            command = self._networks[key].machine_command(
-                service.name, service.disk_limit or DEFAULT_DISK, filter_fd
-            )
-            machine = Machine.spawn(service.name, command, pass_fds=fds)
+            command = self._networks[key].machine_command(service.name, disk, filter_fd)
+            machine = Machine.spawn(service.name, command, pass_fds=() if filter_fd is None else (filter_fd,))
         finally:
-            for fd in fds:
-                os.close(fd)
-        runtime_vars = self._runtime_vars if service.name == "default" else {}
+            if filter_fd is not None:
+                os.close(filter_fd)
+        runtime_vars = self.runtime_vars(service)
         environment = {**base_environment(), **(service.environment or {}), **runtime_vars}
-        sandbox = BubblewrapSandbox(service, machine, environment, runtime_vars)
-        sandbox.group = self
-        return sandbox
+        return BubblewrapSandbox(service, machine, environment, runtime_vars)
 
-    async def _prepare(self, sandbox: BubblewrapSandbox) -> None:
+    @override
+    async def prepare(self, sandbox: ServiceSandbox) -> None:
         limits = self._limits(sandbox.service)
         try:
             await sandbox.machine.configure(limits)
         finally:
             for fd in limits.cgroup_files:
                 os.close(fd)
-        neighbours = self._compose.neighbours(sandbox.service)
+        neighbours = self.compose.neighbours(sandbox.service)
         await sandbox.machine.populate(machine_entries(sandbox.service, neighbours, host_interpreter()))
 
     def _limits(self, service: Service) -> CommandLimits:
+        """Files count as memory in a control group, so it holds both; without one, limits are by process."""
         memory = service.mem_limit or DEFAULT_MEMORY
         processes = service.pids_limit or DEFAULT_PROCESSES
+        counted = processes if _counts_per_sandbox() else None
         group = ControlGroup.create(memory + (service.disk_limit or DEFAULT_DISK), processes)
-        if group is not None:
-            self._cgroups.append(group)
-            return CommandLimits(processes if _counts_per_sandbox() else None, None, group.open_members())
-        return CommandLimits(processes if _counts_per_sandbox() else None, memory)
+        if group is None:
+            return CommandLimits(counted, memory)
+        self._cgroups.append(group)
+        return CommandLimits(counted, None, group.open_members())
 
-    async def stop(self) -> None:
-        """End every machine; nothing of the sample is left when this returns."""
-        ending: Sequence[Machine | Network] = [
-            *(sandbox.machine for sandbox in self.machines.values()),
-            *self._networks.values(),
-        ]
-        for sandbox in self.machines.values():
-            if sandbox.background is not None:
-                sandbox.background.close()
-        for thing in ending:
-            thing.stop()
-        await anyio.to_thread.run_sync(self._wait_stopped, ending)
-
-    def _wait_stopped(self, ending: Sequence[Machine | Network]) -> None:
-        for thing in ending:
-            thing.wait_stopped()
+    @override
+    def release(self) -> None:
+        for network in self._networks.values():
+            network.stop()
         for group in self._cgroups:
             group.remove()
 

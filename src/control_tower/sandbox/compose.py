@@ -79,7 +79,7 @@ class ComposeFile:
 
 def runs_without_docker(path: Path) -> bool:
     """Whether a compose file declares that its environment also runs under bubblewrap and as processes."""
-    extension = _mapping(_load(path).get(EXTENSION), path, EXTENSION)
+    extension = _mapping(load_yaml(path).get(EXTENSION), path, EXTENSION)
     return extension.get("bwrap") is True
 
 
@@ -94,7 +94,7 @@ def read_compose(path: Path, variables: Mapping[str, str] | None = None) -> Comp
         ValidationError: it does not declare that it runs without Docker, or asks for something that only
             Docker can give; the message names the key.
     """
-    document = _load(path)
+    document = load_yaml(path)
     if _mapping(document.get(EXTENSION), path, EXTENSION).get("bwrap") is not True:
         raise ValidationError(
             f"{path}: runs in Docker only; add `{EXTENSION}: {{bwrap: true}}` if it needs no image of its own"
@@ -153,7 +153,12 @@ def _replacement(match: re.Match[str], variables: Mapping[str, str], path: Path)
     return str(interpolate(word, variables, path))
 
 
-def _load(path: Path) -> dict[str, Any]:
+def load_yaml(path: Path) -> dict[str, Any]:
+    """The content of a compose file, not interpolated.
+
+    Raises:
+        ValidationError: it cannot be read or is no mapping.
+    """
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as failure:

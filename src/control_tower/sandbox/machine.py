@@ -20,6 +20,7 @@ from inspect_ai.util import (
     SandboxUnavailableError,
 )
 
+from control_tower import config as configuration
 from control_tower.errors import StateError
 from control_tower.sandbox.streams import Output, Tail, feed
 from control_tower.sandbox.wire import Channel, receive_tar
@@ -28,7 +29,6 @@ PROGRAM = resources.files("control_tower.sandbox").joinpath("inside.py").read_by
 BOOTSTRAP = f"import os; exec(os.read(0, {len(PROGRAM)}))"
 """What the inside interpreter is started with: it takes its program from standard input."""
 
-FALLBACK_TIMEOUT_VARIABLE = "CONTROL_TOWER_FALLBACK_EXEC_TIMEOUT"
 _FALLBACK_TIMEOUT = 1200
 _FILE_TIMEOUT = 180
 _KILL_GRACE = 6.0
@@ -40,13 +40,11 @@ def fallback_timeout() -> int:
     """Seconds that a command without a timeout of its own may take.
 
     Raises:
-        StateError: the environment variable is not a positive whole number.
+        StateError: the configured value is not a positive whole number.
     """
-    text = os.environ.get(FALLBACK_TIMEOUT_VARIABLE, "").strip()
-    if not text:
-        return _FALLBACK_TIMEOUT
+    text = configuration.get("fallback_exec_timeout", str(_FALLBACK_TIMEOUT)) or ""
     if not text.isdigit() or int(text) < 1:
-        raise StateError(f"{FALLBACK_TIMEOUT_VARIABLE}={text}: give a positive number of seconds")
+        raise StateError(f"fallback_exec_timeout {text!r} must be a positive number of seconds")
     return int(text)
 
 

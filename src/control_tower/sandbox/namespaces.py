@@ -162,10 +162,8 @@ class Network:
         ]
 
     def stop(self) -> None:
+        """End the network; its machines must have ended."""
         self._process.kill()
-
-    def wait_stopped(self) -> None:
-        self._process.wait(10)
         _close(self._process)
 
 
@@ -257,7 +255,6 @@ def bubblewrap_problem() -> str | None:
         return _try_machine(network)
     finally:
         network.stop()
-        network.wait_stopped()
 
 
 def _try_machine(network: Network) -> str | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import posixpath
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Literal, overload
 
 import anyio
 from inspect_ai.util import (
@@ -42,6 +43,49 @@ class ServiceSandbox(RuntimeVarsSandbox):
         self.runtime_vars = dict(runtime_vars)
         self._environment = dict(environment)
         self.background: Background | None = None
+        self.group: MachineGroup | None = None
+
+    @classmethod
+    @abstractmethod
+    def make_group(cls, compose: ComposeFile, runtime_vars: Mapping[str, str]) -> MachineGroup:
+        """The group of a new sample, not yet started."""
+
+    @override
+    @classmethod
+    async def sample_init(
+        cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
+    ) -> dict[str, SandboxEnvironment]:
+        """Start the machines of a compose file; `default`, the agent's, is the first.
+
+        Raises:
+            ValidationError: `config` is no path of a compose file that runs without Docker.
+            StateError: a machine or service did not start.
+        """
+        if not isinstance(config, str):
+            raise ValidationError("this sandbox needs the path of a compose file as its configuration")
+        compose = read_compose(Path(config), sample_variables(metadata))
+        group = cls.make_group(compose, fresh(metadata))
+        try:
+            await group.start()
+        except BaseException:
+            await group.stop()
+            raise
+        for sandbox in group.machines.values():
+            sandbox.group = group
+        return {"default": group.machines["default"], **group.machines}
+
+    @override
+    @classmethod
+    async def sample_cleanup(
+        cls,
+        task_name: str,
+        config: SandboxEnvironmentConfigType | None,
+        environments: dict[str, SandboxEnvironment],
+        interrupted: bool,
+    ) -> None:
+        group = next(iter(environments.values())).as_type(ServiceSandbox).group
+        if group is not None:
+            await group.stop()
 
     def path(self, file: str) -> str:
         """A path as commands see it; relative ones are below the working folder."""
@@ -129,25 +173,48 @@ class ServiceSandbox(RuntimeVarsSandbox):
         raise StateError(f"service '{self.service.name}' did not get ready: {output[-500:] or last[-500:]}")
 
 
-def compose_of(config: SandboxEnvironmentConfigType | None, metadata: Mapping[str, Any]) -> ComposeFile:
-    """The compose file that a sandbox's configuration names.
+class MachineGroup(ABC):
+    """The machines of one sample; providers say how one is started, and what to release at the end."""
 
-    Raises:
-        ValidationError: it is no path of a compose file.
-    """
-    if not isinstance(config, str):
-        raise ValidationError("this sandbox needs the path of a compose file as its configuration")
-    return read_compose(Path(config), sample_variables(metadata))
+    def __init__(self, compose: ComposeFile, runtime_vars: Mapping[str, str]) -> None:
+        self.compose = compose
+        self.machines: dict[str, ServiceSandbox] = {}
+        self._runtime_vars = runtime_vars
 
+    def runtime_vars(self, service: Service) -> Mapping[str, str]:
+        return self._runtime_vars if service.name == "default" else {}
 
-def runtime_vars_of(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """New values of the sample's runtime variables."""
-    return fresh(metadata)
+    @abstractmethod
+    def spawn(self, service: Service) -> ServiceSandbox:
+        """Start a machine without waiting for it."""
 
+    @abstractmethod
+    async def prepare(self, sandbox: ServiceSandbox) -> None:
+        """Wait for a machine, and give it its limits and files."""
 
-S = TypeVar("S", bound=ServiceSandbox)
+    @abstractmethod
+    def release(self) -> None:
+        """Free what the machines used; they have ended."""
 
+    async def start(self) -> None:
+        """Start all machines, then their commands in the order of the compose file's dependencies."""
+        for service in self.compose.services:
+            self.machines[service.name] = self.spawn(service)
+        for sandbox in self.machines.values():
+            await self.prepare(sandbox)
+        for sandbox in self.machines.values():
+            await sandbox.start_service()
 
-def default_first(machines: Mapping[str, S]) -> dict[str, SandboxEnvironment]:
-    """The machines as Inspect wants them: the agent's first."""
-    return {"default": machines["default"], **machines}
+    async def stop(self) -> None:
+        """End every machine; nothing of the sample is left when this returns."""
+        with anyio.CancelScope(shield=True):
+            for sandbox in self.machines.values():
+                if sandbox.background is not None:
+                    sandbox.background.close()
+                sandbox.machine.stop()
+            await anyio.to_thread.run_sync(self._finish)
+
+    def _finish(self) -> None:
+        for sandbox in self.machines.values():
+            sandbox.machine.wait_stopped()
+        self.release()

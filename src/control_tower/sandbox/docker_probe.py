@@ -1,0 +1,44 @@
+"""Whether Docker can be used here: the client, its compose plugin, the daemon, and images."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from control_tower.sandbox.compose import interpolate, load_yaml
+from control_tower.sandbox.transforms import images_needed
+
+_SECONDS = 10
+
+
+@cache
+def docker_problem() -> str | None:
+    """Why Docker cannot be used and what to do, or None; asked once a process."""
+    if shutil.which("docker") is None:
+        return "Docker is not installed: install it, or use `--sandbox bwrap`"
+    if not _answers("version", "--format", "{{.Server.Version}}"):
+        return "no Docker daemon answers: start it (and check that you may use it), or use `--sandbox bwrap`"
+    if not _answers("compose", "version"):
+        return "Docker has no compose plugin: install docker-compose-plugin, or use `--sandbox bwrap`"
+    return None
+
+
+def missing_images(compose_file: Path) -> list[str]:
+    """Images that are not present and that a compose file's services need to start or to be built."""
+    content = interpolate(load_yaml(compose_file), os.environ, compose_file)
+    images = images_needed(content, compose_file.parent)
+    return [image for image in images if not _answers("image", "inspect", "--format", "{{.Id}}", image)]
+
+
+def _answers(*arguments: str) -> bool:
+    """Whether a docker command succeeds in time."""
+    command: Sequence[str] = ["docker", *arguments]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
