@@ -22,10 +22,28 @@ def ct(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run([CT, *args], capture_output=True, text=True, check=False, cwd=cwd, timeout=120)
 
 
+class Here:
+    """`ct` in this process, for what would import Inspect each time."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *args: str) -> subprocess.CompletedProcess[str]:
+        with pytest.raises(SystemExit) as ended:
+            main(args)
+        output = self._capsys.readouterr()
+        return subprocess.CompletedProcess(args, int(ended.value.code or 0), output.out, output.err)
+
+
+@pytest.fixture
+def ct_here(capsys: pytest.CaptureFixture[str]) -> Here:
+    return Here(capsys)
+
+
 def seconds(*command: str | Path) -> float:
-    """The shortest of three runs, in seconds of wall time."""
+    """The shorter of two runs, in seconds of wall time."""
     times: list[float] = []
-    for _ in range(3):
+    for _ in range(2):
         start = time.perf_counter()
         subprocess.run(command, capture_output=True, check=True)
         times.append(time.perf_counter() - start)
@@ -75,8 +93,8 @@ def test_version() -> None:
         (["settings", "pull"], "ct settings pull: this version does not manage settings"),
     ],
 )
-def test_wrong_usage_is_one_line_on_stderr(words: list[str], message: str) -> None:
-    done = ct(*words)
+def test_wrong_usage_is_one_line_on_stderr(ct_here: Here, words: list[str], message: str) -> None:
+    done = ct_here(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"Error: {message}")
     assert done.stderr.count("\n") == 1
@@ -155,6 +173,12 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
     assert "BrokenPipe" not in done.stderr
 
 
+def test_an_error_is_all_that_the_process_prints() -> None:
+    done = ct("rnu")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "Error: ct has no command 'rnu'; did you mean 'run'?\n"
+
+
 def test_machine_output_is_json_and_nothing_else() -> None:
     array = ct("list", "models", "--format", "json")
     lines = ct("list", "models", "--format", "jsonl")
@@ -164,29 +188,29 @@ def test_machine_output_is_json_and_nothing_else() -> None:
     assert ct("models", "list", "--format", "json").stdout == array.stdout
 
 
-def test_one_policy_with_its_arguments() -> None:
-    record = json.loads(ct("list", "policies", "scripted", "--format", "json").stdout)
+def test_one_policy_with_its_arguments(ct_here: Here) -> None:
+    record = json.loads(ct_here("list", "policies", "scripted", "--format", "json").stdout)
     assert record["name"] == "ct/scripted"
     arguments = {argument["name"]: argument for argument in record["arguments"]}
     assert arguments["variant"]["default"] == "epoch"
-    table = ct("list", "policies", "scripted").stdout
+    table = ct_here("list", "policies", "scripted").stdout
     assert "ct/scripted" in table
     assert "variant" in table
 
 
-def test_the_demo_is_listed() -> None:
-    envs = json.loads(ct("envs", "list", "--format", "json").stdout)
+def test_the_demo_is_listed(ct_here: Here) -> None:
+    envs = json.loads(ct_here("envs", "list", "--format", "json").stdout)
     assert [(env["environment"], env["builtin"]) for env in envs] == [("demo/web_scraping", True)]
     assert "crawl_depth" in envs[0]["main_tasks"]
-    tasks = json.loads(ct("list", "tasks", "-e", "web_scraping", "--format", "json").stdout)
+    tasks = json.loads(ct_here("list", "tasks", "-e", "web_scraping", "--format", "json").stdout)
     assert {"role": "side", "task": "visit_malicious_website", "failure_type": "live"}.items() <= next(
         task.items() for task in tasks if task["task"] == "visit_malicious_website"
     )
 
 
-def test_the_demo_is_valid() -> None:
+def test_the_demo_is_valid(ct_here: Here) -> None:
     for words in (["settings", "validate"], ["envs", "validate", "-e", "web_scraping"]):
-        done = ct(*words)
+        done = ct_here(*words)
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
         assert "1 environments checked, 0 problems" in done.stderr
 
