@@ -30,20 +30,48 @@ def run_eval_command(options: Mapping[str, Any], output_format: Format) -> int:
     Returns:
         The exit code: 0, or 1 when samples errored or the run did not finish.
     """
+    return play(
+        run_config(options),
+        options["log_dir"],
+        output_format,
+        smoke=options["smoke"],
+        resume=options["resume"],
+    )
+
+
+def play(
+    config: RunConfig,
+    log_dir: str | None,
+    output_format: Format,
+    *,
+    smoke: bool = False,
+    resume: str | None = None,
+) -> int:
+    """Run a configuration here and show what came of it.
+
+    Args:
+        config: the run; models are bound to roles that it leaves open.
+        log_dir: where the log goes; the configured folder when None.
+        output_format: `table` or `json`.
+        smoke: check what the run needs and play one sample of each stream only.
+        resume: the log to go on from; empty is the newest unfinished one of this run.
+
+    Returns:
+        The exit code: 0, or 1 when samples errored or the run did not finish.
+    """
     configuration.load_dotenv()
-    config = run_config(options)
     command = shlex.join(["ct", *sys.argv[1:]])
     plan = RunPlan(config, command)
     bound = bind_roles(plan, config.model_roles)
-    plan = RunPlan(config.model_copy(update={"model_roles": bound.roles}), command)
+    plan = plan.with_roles(bound.roles)
     _announce(plan, bound.note)
-    log_dir = Path(options["log_dir"] or configuration.get("log_dir") or "logs")
-    if options["smoke"]:
+    folder = Path(log_dir or configuration.get("log_dir") or "logs")
+    if smoke:
         plan = _smoke(plan)
-    if options["resume"] is not None:
-        run = resume_run(plan, log_dir, Path(options["resume"]) if options["resume"] else None)
+    if resume is not None:
+        run = resume_run(plan, folder, Path(resume) if resume else None)
     else:
-        run = run_local(plan, log_dir)
+        run = run_local(plan, folder)
     _show(run, output_format)
     return _exit_code(run)
 

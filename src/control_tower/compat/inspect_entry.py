@@ -1,1 +1,7 @@
-"""What Inspect finds through its entry point: our sandboxes, models and tasks register on import."""
+"""What Inspect finds through its entry point: importing it registers our sandboxes, models and tasks."""
+
+from control_tower.demo import models as models
+from control_tower.evals.inspect_task import eval_task as eval_task
+from control_tower.game import seat as seat
+from control_tower.policies import script as script
+from control_tower.sandbox import providers as providers

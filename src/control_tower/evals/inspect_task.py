@@ -27,6 +27,7 @@ from control_tower.scoring.plan import NOT_READY
 from control_tower.scoring.side_tests import Source, first_success, keep_first_success
 from control_tower.scoring.task_score import score_task
 
+_playing: ContextVar[RunPlan] = ContextVar("playing")
 _prepared: ContextVar[tuple[RunPlan, EarlyStopping | None] | None] = ContextVar("prepared", default=None)
 
 
@@ -61,9 +62,14 @@ def eval_task(
     else:
         given = {key: value for key, value in locals().items() if key != "held" and value is not None}
         plan, only = RunPlan(RunConfig.model_validate(given)), None
+    token = _playing.set(plan)
+    try:
+        runner = eval_runner()
+    finally:
+        _playing.reset(token)
     return Task(
         dataset=MemoryDataset([sample.inspect_sample for sample in plan.samples]),
-        solver=eval_runner(plan),
+        solver=runner,
         scorer=plan.scoring.scorers(),
         name=header_metadata(plan)["run_name"],
         metadata=header_metadata(plan),
@@ -72,8 +78,9 @@ def eval_task(
 
 
 @solver(name="eval_runner")
-def eval_runner(plan: RunPlan) -> Solver:
-    """Plays each sample."""
+def eval_runner() -> Solver:
+    """Plays each sample; made for the task that is being made."""
+    plan = _playing.get()
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         await _SamplePlay(plan, plan.by_id[str(state.sample_id)], state).run()

@@ -124,6 +124,10 @@ class RunPlan:
         configured = configuration.get("scorer_timeout")
         return self.config.scorer_timeout or (int(configured) if configured else DEFAULT_SCORER_TIMEOUT)
 
+    def with_roles(self, roles: Mapping[str, RoleSpec]) -> "RunPlan":
+        """The same run with its models bound."""
+        return RunPlan(self.config.model_copy(update={"model_roles": dict(roles)}), self.command)
+
     def one_of_each_stream(self) -> "RunPlan":
         """The same run cut down to its first honest and its first attack sample, played once."""
         args = {**self.config.eval_args, "epochs": 1}
