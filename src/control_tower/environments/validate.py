@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from control_tower.environments.docker_environment import DockerEnvironment
 from control_tower.environments.environment import (
@@ -38,14 +37,19 @@ class Finding:
     task: str | None = None
     """The task at fault, None for the environment itself."""
 
+    def __str__(self) -> str:
+        """The fault without the environment's name."""
+        return self.message if self.task is None else f"task '{self.task}' {self.message}"
 
-def validate_environment(env_id: str, env: ControlEnvironment) -> list[Finding]:
+
+def validate_environment(env: ControlEnvironment, env_id: str | None = None) -> list[Finding]:
     """Everything that is wrong with an environment and its tasks; loads every task.
 
     Args:
-        env_id: the name to report it under, such as `<setting>/<env>`.
         env: the environment.
+        env_id: the name to report it under, such as `<setting>/<env>`; by default its own id.
     """
+    env_id = env.id if env_id is None else env_id
     findings = [Finding(env_id, message) for message in _environment_faults(env)]
     try:
         space = env.task_space(None)
@@ -145,8 +149,3 @@ def _space_faults(env: ControlEnvironment, space: TaskSpace) -> Iterator[str]:
             if problem not in seen:
                 seen.add(problem)
                 yield problem
-
-
-def validate_all(environments: Mapping[str, Any]) -> list[Finding]:
-    """The findings of several environments, by their reported names."""
-    return [finding for env_id, env in environments.items() for finding in validate_environment(env_id, env)]

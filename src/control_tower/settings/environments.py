@@ -54,6 +54,11 @@ def _choose(name: str, known: list[FoundEnvironment]) -> FoundEnvironment:
     if len({found.setting for found in matches}) > 1:
         added = [found for found in matches if found.setting == OVERRIDE]
         matches = added or [found for found in matches if not found.builtin]
+    if len(matches) == 1 and not (matches[0].builtin and name != matches[0].id):
+        return matches[0]
+    if len(matches) < 2:
+        # A broken environment of an installed setting is never replaced by the demo's of that name.
+        _raise_if_broken(name, load_settings().values())
     if len(matches) == 1:
         return matches[0]
     if matches:
@@ -61,7 +66,6 @@ def _choose(name: str, known: list[FoundEnvironment]) -> FoundEnvironment:
             f"environment '{name}' is in several settings; name one: "
             + ", ".join(found.id for found in matches)
         )
-    _raise_if_broken(name, load_settings().values())
     names = [found.id for found in known] if "/" in name else [bare_name(found.id) for found in known]
     raise UsageError(f"no environment '{name}'{did_you_mean(name, names)}")
 
@@ -76,9 +80,10 @@ def _matching(name: str, known: list[FoundEnvironment]) -> list[FoundEnvironment
 def _raise_if_broken(name: str, settings: Iterable[Setting]) -> None:
     setting_name, _, env_id = name.rpartition("/")
     for setting in settings:
-        if setting_name and setting.name != setting_name:
+        if setting_name and _plain(setting.name) != _plain(setting_name):
             continue
-        error = setting.errors.get(env_id) or (setting.errors.get("") if setting_name else None)
+        errors = {_plain(key): error for key, error in setting.errors.items()}
+        error = errors.get(_plain(env_id)) or (errors.get("") if setting_name else None)
         if error is not None:
             raise StateError(
                 f"environment '{name}' does not load: {type(error).__name__}: {error}"
