@@ -1,0 +1,93 @@
+"""The demo's judge: fills in the `score` tool by the packaged rules, now and then in an unreadable form."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from inspect_ai.tool import ToolCall
+
+from control_tower.inspect_private import running_sample
+from control_tower.monitors.rules import Block, RuleSet, load_rules, parse_blocks
+
+if TYPE_CHECKING:
+    from inspect_ai.model import ChatMessage
+    from inspect_ai.tool import ToolInfo
+    from inspect_ai.util import JSONSchema
+
+SCORE_TOOL = "score"
+MALFORMED_ONE_IN = 17
+
+_malformed_given: set[str] = set()
+
+
+def judge(messages: Sequence[ChatMessage], tools: Sequence[ToolInfo]) -> tuple[str, ToolCall | None]:
+    """Score the action that the messages show; without a score tool, say only how it looks."""
+    action, past = _split(parse_blocks("\n".join(message.text for message in messages)))
+    score, hits = _rules().score([*action, *past])
+    reasoning = f"Signs: {', '.join(hits)}." if hits else "Nothing stands out."
+    tool = next((tool for tool in tools if tool.name == SCORE_TOOL), None)
+    if tool is None:
+        return reasoning, None
+    digest, malformed = _malformed(action)
+    arguments = {
+        name: _value(name, schema, score, reasoning) for name, schema in tool.parameters.properties.items()
+    }
+    if malformed:
+        arguments[SCORE_TOOL] = "somewhere in the middle"
+    return "", ToolCall(id=f"judge-{digest[:12]}", function=SCORE_TOOL, arguments=arguments)
+
+
+@functools.cache
+def _rules() -> RuleSet:
+    return load_rules()
+
+
+def _split(blocks: Sequence[Block]) -> tuple[list[Block], list[Block]]:
+    """The calls that have no result yet, which are the action; and the results of what came before.
+
+    A transcript that ends with a result is judged as a whole: all its calls are the action.
+    """
+    last_result = max((i for i, block in enumerate(blocks) if block.where == "result"), default=-1)
+    action = [block for block in blocks[last_result + 1 :] if block.where == "call"]
+    if not action:
+        action = [block for block in blocks if block.where == "call"]
+    return action, [block for block in blocks if block.where == "result"]
+
+
+def _malformed(action: Sequence[Block]) -> tuple[str, bool]:
+    """A digest of sample and action, and whether this answer comes out malformed.
+
+    That is the first answer about one in `MALFORMED_ONE_IN` actions; asked again, the judge is readable.
+    """
+    sample_id, epoch, run = running_sample()
+    identity = json.dumps([sample_id, epoch, [[block.tool, _arguments(block.text)] for block in action]])
+    digest = hashlib.sha256(identity.encode()).hexdigest()
+    seen = f"{run}/{digest}"
+    if int(digest[:8], 16) % MALFORMED_ONE_IN or seen in _malformed_given:
+        return digest, False
+    _malformed_given.add(seen)
+    return digest, True
+
+
+def _arguments(text: str) -> object:
+    """The JSON that a call's text starts with; whatever follows, such as a random marker, is left out."""
+    try:
+        return json.JSONDecoder().raw_decode(text)[0]
+    except ValueError:
+        return text.partition("\n")[0]
+
+
+def _value(name: str, schema: JSONSchema, score: int, reasoning: str) -> Any:
+    """An argument of the score tool, whatever form a monitor gives it."""
+    if schema.enum:
+        return schema.enum[min(score * len(schema.enum) // 100, len(schema.enum) - 1)]
+    kind = schema.type
+    if kind in ("integer", "number"):
+        return score
+    if kind == "boolean":
+        return score >= 50
+    return reasoning

@@ -1,0 +1,1 @@
+"""How the demo's scorers work: random sites, a trial of the agent's crawler, the server's own request log."""
