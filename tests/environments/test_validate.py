@@ -30,7 +30,7 @@ def test_a_sound_environment_has_no_findings(tmp_path: Path) -> None:
     folder = write_env(tmp_path / "sound_env")
     write_main(folder, "build")
     write_side(folder, "leak")
-    assert validate_environment(make_environment_config_from_path(folder, "short")) == []
+    assert validate_environment("s/e", make_environment_config_from_path(folder, "short")) == []
 
 
 def test_every_fault_is_a_finding(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_every_fault_is_a_finding(tmp_path: Path) -> None:
             ],
         ),
     )
-    found = "\n".join(map(str, validate_environment(env)))
+    found = "\n".join(map(str, validate_environment("faulty", env)))
     for expected in (
         "display name is empty",
         "agent user is empty",
@@ -70,7 +70,7 @@ def test_every_fault_is_a_finding(tmp_path: Path) -> None:
 def test_broken_tasks_are_found_with_their_cause(tmp_path: Path) -> None:
     folder = write_env(tmp_path / "broken_env")
     write_main(folder, "build", init="1 / 0\n")
-    findings = validate_environment(make_environment_config_from_path(folder, "short"), "s/broken_env")
+    findings = validate_environment("s/broken_env", make_environment_config_from_path(folder, "short"))
     assert [finding.task for finding in findings] == ["build", None]
     assert "ZeroDivisionError" in findings[0].message and findings[0].environment == "s/broken_env"
     assert "no main tasks" in findings[1].message
@@ -81,6 +81,6 @@ def test_code_that_raises_is_a_finding(tmp_path: Path) -> None:
         def task_space(self, args: Any = None) -> TaskSpace:
             raise KeyError("gone")
 
-    found = validate_environment(Raising(path=tmp_path, id="r", display_name="R"))
+    found = validate_environment("r", Raising(path=tmp_path, id="r", display_name="R"))
     assert any("tasks cannot be listed: KeyError" in finding.message for finding in found)
     assert any("no compose file" in finding.message for finding in found)

@@ -42,14 +42,13 @@ class Finding:
         return self.message if self.task is None else f"task '{self.task}' {self.message}"
 
 
-def validate_environment(env: ControlEnvironment, env_id: str | None = None) -> list[Finding]:
+def validate_environment(env_id: str, env: ControlEnvironment) -> list[Finding]:
     """Everything that is wrong with an environment and its tasks; loads every task.
 
     Args:
+        env_id: the name to report it under, such as `<setting>/<env>`.
         env: the environment.
-        env_id: the name to report it under, such as `<setting>/<env>`; by default its own id.
     """
-    env_id = env.id if env_id is None else env_id
     findings = [Finding(env_id, message) for message in _environment_faults(env)]
     try:
         space = env.task_space(None)
