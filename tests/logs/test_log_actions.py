@@ -6,7 +6,6 @@ import pytest
 from inspect_ai.event import InfoEvent, ModelEvent, ToolEvent
 from inspect_ai.model import ChatCompletionChoice, ChatMessageAssistant, GenerateConfig, ModelOutput
 from inspect_ai.tool import ToolCall, ToolCallError
-from log_making import EPOCH, call, info, seat, tool
 
 from control_tower.errors import ValidationError
 from control_tower.logs.actions import Transcript, action_at_time, last_action_ran
@@ -19,6 +18,7 @@ from control_tower.logs.tool_names import (
     is_submission_tool,
     is_submit_like,
 )
+from tests.logs.log_making import EPOCH, call, info, seat, tool
 
 DRAFT = {**seat(call("d")), "role": "hidden_untrusted", "model": "demo/agent"}
 

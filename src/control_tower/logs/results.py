@@ -1,0 +1,68 @@
+"""A log's results worked out again from its samples' summaries, as Inspect does at the end of an eval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from control_tower import inspect_private
+from control_tower.logs.json_text import JsonObject, child
+
+
+@dataclass(frozen=True)
+class Computed:
+    """`results` of a header and the `reductions.json` beside it, as JSON."""
+
+    results: JsonObject
+    reductions: list[JsonObject]
+    uncomputed: tuple[str, ...]
+    """Scorers whose metrics are not installed here; they have no results."""
+
+
+def compute_results(header: JsonObject, summaries: Sequence[JsonObject], total: int) -> Computed:
+    """Results over all summaries, which hold every score's value in full.
+
+    Args:
+        header: Names the scorers, their metrics and the reducers.
+        summaries: In the order in which the metrics are to see them.
+        total: How many there should be.
+    """
+    from inspect_ai.scorer import SampleScore, Score
+    from pydantic_core import to_jsonable_python
+
+    log = inspect_private.header_model({**header, "results": None})
+    infos: list[Any] = []
+    uncomputed: list[str] = []
+    for scorer in log.eval.scorers or []:
+        try:
+            infos.append(inspect_private.scorer_info(log, scorer))
+        except (LookupError, TypeError):
+            uncomputed.append(scorer.name)
+    names = inspect_private.score_names(infos)
+    scores: list[dict[str, SampleScore]] = []
+    for summary in summaries:
+        recorded = child(summary, "scores")
+        scores.append(
+            {
+                name: SampleScore(
+                    score=Score.model_validate(score),
+                    sample_id=summary["id"],
+                    sample_metadata=child(summary, "metadata"),
+                )
+                for name, score in recorded.items()
+                if name in names
+            }
+        )
+    results, reductions = inspect_private.compute_metrics(
+        log,
+        infos,
+        [given for given in scores if given],
+        total=total,
+        completed=sum(not summary.get("error") for summary in summaries),
+    )
+    return Computed(
+        to_jsonable_python(results, exclude_none=True),
+        to_jsonable_python(reductions, exclude_none=True),
+        tuple(uncomputed),
+    )
