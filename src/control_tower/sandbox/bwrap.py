@@ -46,7 +46,8 @@ class BubblewrapSandbox(ServiceSandbox):
     async def connection(self, *, user: str | None = None) -> SandboxConnection:
         if not self.machine.alive:
             raise ConnectionError(f"sandbox '{self.service.name}' is not running")
-        command = [sys.executable, "-m", "control_tower.sandbox.enter", str(self.machine.process.pid)]
+        pid, folder = str(self.machine.process.pid), self.path("")
+        command = [sys.executable, "-m", "control_tower.sandbox.enter", pid, folder]
         return SandboxConnection(type="bwrap", command=shlex.join(command))
 
 

@@ -32,8 +32,8 @@ from control_tower.sandbox.machine import fallback_timeout
 from control_tower.sandbox.transforms import for_docker
 
 _NO_ADDRESSES = (
-    "Docker has no network addresses left: run fewer samples at once (`--max-samples`), remove unused networks"
-    " (`docker network prune`), or configure more `default-address-pools` in the daemon"
+    "Docker has no network addresses left: run fewer samples at once (`--max-samples`), remove unused"
+    " networks (`docker network prune`), or give the daemon more `default-address-pools`"
 )
 
 ST = TypeVar("ST", bound=SandboxEnvironment)

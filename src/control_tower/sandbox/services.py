@@ -23,7 +23,7 @@ from control_tower.errors import StateError, ValidationError
 from control_tower.sandbox.compose import ComposeFile, Service, read_compose, sample_variables
 from control_tower.sandbox.machine import Background, Machine
 
-_FIRST_LOOK, _LONGEST_PAUSE = 0.02, 0.5
+_FIRST_LOOK, _LONGEST_PAUSE, _LAST_WORDS = 0.02, 0.5, 0.2
 _ROOT_NAMES = (None, "root", "0", "0:0", "root:root")
 
 
@@ -169,6 +169,7 @@ class ServiceSandbox(RuntimeVarsSandbox):
                     last = (result.stderr or result.stdout).strip()
                 await anyio.sleep(pause)
                 pause = min(pause * 1.5, _LONGEST_PAUSE)
+        await anyio.sleep(_LAST_WORDS)
         output = self.background.output() if self.background is not None else ""
         raise StateError(f"service '{self.service.name}' did not get ready: {output[-500:] or last[-500:]}")
 

@@ -1,0 +1,79 @@
+"""What tests look at on the host: the processes, control groups, folders and mounts of this test process."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+def descendants(root: int) -> dict[int, str]:
+    """Start times of the living processes below `root`, by their id."""
+    parents: dict[int, tuple[int, str]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] not in "ZX":
+            parents[int(path.parent.name)] = (int(fields[1]), fields[19])
+    found: dict[int, str] = {}
+    waiting = [root]
+    while waiting:
+        above = waiting.pop()
+        for pid, (parent, started) in parents.items():
+            if parent == above and pid not in found:
+                found[pid] = started
+                waiting.append(pid)
+    return found
+
+
+def is_running(pid: int, started: str) -> bool:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return False
+    return fields[0] not in "ZX" and fields[19] == started
+
+
+def groups_of(pid: int) -> list[str]:
+    """Control groups that a process of ours made."""
+    top = Path("/sys/fs/cgroup")
+    return [str(path) for path in top.glob(f"**/ct-sandbox-{pid}-*")] if top.is_dir() else []
+
+
+def folders_of(pid: int) -> list[str]:
+    return [str(path) for path in Path(tempfile.gettempdir()).glob(f"ct-*-{pid}-*")]
+
+
+@dataclass
+class Leftovers:
+    """What was there before a test, and what the test started."""
+
+    before: dict[int, str]
+    mounts: list[str]
+    family: dict[int, str] = field(default_factory=dict[int, str])
+
+    @classmethod
+    def now(cls) -> Leftovers:
+        return cls(descendants(os.getpid()), Path("/proc/self/mountinfo").read_text().splitlines())
+
+    def remember_family(self) -> None:
+        """Keep in mind what runs now; it must be gone at the end."""
+        self.family |= descendants(os.getpid())
+
+    def check(self) -> None:
+        deadline = time.monotonic() + 3
+        while (left := self._processes()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        names = [Path(f"/proc/{pid}/cmdline").read_bytes()[:200] for pid in left]
+        assert not left, f"processes are left: {names}"
+        assert groups_of(os.getpid()) == []
+        assert folders_of(os.getpid()) == []
+        assert Path("/proc/self/mountinfo").read_text().splitlines() == self.mounts
+
+    def _processes(self) -> list[int]:
+        candidates = {**self.family, **descendants(os.getpid())}
+        return [pid for pid, at in candidates.items() if self.before.get(pid) != at and is_running(pid, at)]
