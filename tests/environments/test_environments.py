@@ -1,7 +1,9 @@
 """The environment object: plain classes, folders, and what is read of either."""
 
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import call
 
 import pytest
 from inspect_ai.tool import Tool, tool
@@ -80,6 +82,11 @@ class MyEnvironment(DockerEnvironment):
         return super().get_sandbox_spec(name, args)
 
 
+class LazyProxy:
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("outside of its context")
+
+
 def my_environment(path: Path) -> MyEnvironment:
     return MyEnvironment(
         path=path,
@@ -94,7 +101,8 @@ def my_environment(path: Path) -> MyEnvironment:
 def test_a_plain_class_with_the_minimal_members_is_an_environment() -> None:
     env = PlainEnvironment()
     assert isinstance(env, ControlEnvironment) and is_environment(env)
-    assert not is_environment(PlainEnvironment) and not is_environment(object())
+    for other in (PlainEnvironment, object(), call, sys, LazyProxy()):
+        assert not is_environment(other)
     assert env_agent_user(env) == "root"
     assert [spec.id for spec in env_tool_specs(env)] == ["ct/bash"]
     assert env_private_tool_specs(env) == ()

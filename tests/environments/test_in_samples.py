@@ -1,6 +1,8 @@
 """Runtime variables, snapshots, submissions and baselines inside a running sample."""
 
 import asyncio
+import gc
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -177,6 +179,7 @@ def test_a_final_diff_records_what_changed(machine_folder: Path) -> None:
         record = await FinalDiffCapture(task, "toy box").finish()
         return record, {key: store().get(key) for key in store().keys()}  # noqa: SIM118
 
+    before = set(Path(tempfile.gettempdir()).glob("ct-tree-*"))
     record, kept = in_sample(play, sandbox="test-folder")
     assert record.changed == 3 and record.stat == "1 added, 1 removed, 1 modified"
     assert "-two\n+2\n" in record.diff and "hidden" not in record.diff
@@ -189,6 +192,8 @@ def test_a_final_diff_records_what_changed(machine_folder: Path) -> None:
         "truncated": False,
         "error": None,
     }
+    gc.collect()
+    assert set(Path(tempfile.gettempdir()).glob("ct-tree-*")) <= before
     snapshot = kept["baseline_snapshot:toy_box.greet.final_diff.workspace_app"]
     assert set(snapshot) == {"manifest", "token"}
     assert snapshot["manifest"]["a.py"].startswith("100644:")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from pydantic import BaseModel
@@ -138,9 +140,17 @@ class ControlEnvironment(Protocol):
         ...
 
 
+_MEMBERS = ("id", "display_name", "docs", "get_sandbox_spec", "task_space")
+
+
 def is_environment(candidate: object) -> bool:
-    """Whether an object (not a class) is an environment."""
-    return not isinstance(candidate, type) and isinstance(candidate, ControlEnvironment)
+    """Whether an object (not a class) is an environment.
+
+    It is asked of everything in an author's module, so nothing is called or made by looking.
+    """
+    if isinstance(candidate, (type, ModuleType)):
+        return False
+    return all(inspect.getattr_static(candidate, name, None) is not None for name in _MEMBERS)
 
 
 def env_agent_user(env: object) -> str:
