@@ -60,3 +60,10 @@ def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str
         return ""
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     return f" (there are: {shown})"
+
+
+def on_one_line(text: str, longest: int = 300) -> str:
+    """Somebody else's message as part of ours: one line, without Inspect's markup, cut when very long."""
+    plain = re.sub(r"\[/?[a-z ]+\]", "", " ".join(text.split()))
+    plain = plain.removeprefix("ERROR: ")
+    return plain if len(plain) <= longest else plain[:longest] + "..."

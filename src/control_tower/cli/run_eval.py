@@ -21,7 +21,7 @@ from control_tower.evals.run_config import FunctionRef, RunConfig, SandboxConfig
 from control_tower.evals.smoke import checks
 from control_tower.evals.table import result_lines
 from control_tower.game.white import White
-from control_tower.models.roles import parse_roles
+from control_tower.models.roles import make_models, parse_roles
 
 
 def run_eval_command(options: Mapping[str, Any], output_format: Format) -> int:
@@ -64,6 +64,7 @@ def play(
     plan = RunPlan(config, command)
     bound = bind_roles(plan, config.model_roles)
     plan = plan.with_roles(bound.roles)
+    make_models(plan.config.model_roles)  # a missing key is said before anything else happens
     _announce(plan, bound.note)
     folder = Path(log_dir or configuration.get("log_dir") or "logs")
     if smoke:

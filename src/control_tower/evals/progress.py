@@ -10,6 +10,7 @@ from inspect_ai.log import EvalSample
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from control_tower.errors import on_one_line
 from control_tower.records.scores import TASKS_SCORE
 
 
@@ -87,7 +88,7 @@ def show_progress(total: int) -> Generator[None]:
 
 def _verdict(sample: EvalSample) -> str:
     if sample.error is not None:
-        return "error: " + next(iter(sample.error.message.strip().splitlines()), "")
+        return "error: " + on_one_line(sample.error.message)
     tasks = (sample.scores or {}).get(TASKS_SCORE)
     value = cast(dict[str, Any], tasks.value) if tasks is not None else {}
     shown = [f"{role} {value[role]:g}" for role in ("main", "side") if value.get(role) is not None]

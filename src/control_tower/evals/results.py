@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from control_tower.errors import on_one_line
 from control_tower.game.play import OUTCOME, STEPS
 from control_tower.logs.archive import EvalArchive
 from control_tower.models.cost import Cost, costs_by_role
@@ -133,7 +134,7 @@ def read_results(log: Path, attack_ids: Iterable[str], expected: int) -> Results
         outcomes=dict(Counter(outcome(summary) for summary in summaries)),
         steps=tuple(m[STEPS] for m in (_object(s.get("metadata")) for s in summaries) if STEPS in m),
         costs=costs_by_role(_object(stats.get("role_usage"))),
-        errors=tuple(dict.fromkeys(_first_line(s["error"]) for s in summaries if s.get("error"))),
+        errors=tuple(dict.fromkeys(on_one_line(s["error"]) for s in summaries if s.get("error"))),
     )
 
 
@@ -173,7 +174,3 @@ def _tally_json(tally: Tally) -> dict[str, Any]:
 def _object(value: Any) -> dict[str, Any]:
     """A JSON object, empty where there is none."""
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")

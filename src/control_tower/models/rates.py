@@ -114,7 +114,9 @@ def load_rates(models: Iterable[str]) -> RateTable:
     for path in _rate_files():
         rows += read_rates(path).rows
     known = RateTable(rows=tuple(rows))
-    rows += [row for model in dict.fromkeys(models) if known.find(model) is None for row in _snapshot_rows(model)]
+    rows += [
+        row for model in dict.fromkeys(models) if known.find(model) is None for row in _snapshot_rows(model)
+    ]
     return RateTable(rows=tuple(rows))
 
 

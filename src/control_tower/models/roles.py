@@ -1,12 +1,13 @@
 """Model roles: which model plays which part of a run."""
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from control_tower.errors import StateError, UsageError
+from control_tower.errors import StateError, UsageError, on_one_line
 from control_tower.models.aliases import model_name
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ class RoleSpec(BaseModel):
             return f"{self.provider}/{self.model_name}"
         return model_name(self.model_name)
 
+    @property
+    def provider_name(self) -> str:
+        """The part of the full name before the first slash."""
+        return self.full_name.partition("/")[0]
+
 
 def parse_roles(items: Iterable[str]) -> dict[str, RoleSpec]:
     """Read `role=model` and `role={"model_name": ..., "config": {...}}`.
@@ -102,13 +108,15 @@ def make_models(roles: Mapping[str, RoleSpec]) -> "dict[str, Model]":
         try:
             models[role] = get_model(spec.full_name, config=config, memoize=False)
         except PrerequisiteError as error:
-            raise StateError(f"role {role}: {spec.full_name}: {_one_line(str(error.message))}") from error
+            raise StateError(_cannot_make(role, spec, str(error.message))) from error
         except ValueError as error:
-            raise StateError(f"role {role}: {_one_line(str(error))}") from error
+            raise StateError(_cannot_make(role, spec, str(error))) from error
     return models
 
 
-def _one_line(text: str) -> str:
-    import re
-
-    return re.sub(r"\[/?[a-z ]+\]", "", " ".join(text.split()))
+def _cannot_make(role: str, spec: RoleSpec, cause: str) -> str:
+    variable = KEY_VARIABLES.get(spec.provider_name)
+    if variable and not (os.environ.get(variable) or "").strip():
+        fix = f"set {variable} in the environment or in .env"
+        return f"role {role}: {spec.full_name} needs a key: {fix}, or choose another --model-role {role}=..."
+    return f"role {role}: {spec.full_name} cannot be used: {on_one_line(cause)}"
