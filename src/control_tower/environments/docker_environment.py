@@ -147,7 +147,7 @@ def make_environment_config_from_path(
     required_env_vars: Sequence[RequiredEnvVar] | None = None,
     required_env_any_of: Sequence[RequiredEnvAnyOf] | None = None,
 ) -> DockerEnvironment:
-    """The environment of a folder that is laid out as `docs/environments.md` says.
+    """The environment of a folder with `docs/`, `codebase/compose.yml`, `main_tasks/` and `side_tasks/`.
 
     Its id is the folder's name, its texts are `docs/description.md` and `docs/attack_surface.md`.
 
