@@ -6,7 +6,7 @@ import inspect
 import itertools
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,12 @@ def command_section(path: str, command: click.Command) -> Iterator[str]:
     context = click.Context(command, info_name=path)
     yield f"## {path}\n"
     yield f"`{' '.join([path, *command.collect_usage_pieces(context)])}`\n"
-    yield "\n\n".join(" ".join(part.split()) for part in (command.help or "").split("\n\n")) + "\n"
+    for part in (command.help or "").split("\n\n"):
+        lines = part.splitlines()
+        if lines[:1] == ["\b"]:
+            yield "```sh\n" + textwrap.dedent("\n".join(lines[1:])) + "\n```\n"
+        else:
+            yield " ".join(part.split()) + "\n"
     options = [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
     yield from table(
         ("Option", "Default", "What it does"), [option_row(option, context) for option in options]
@@ -109,6 +114,8 @@ def option_row(option: click.Option, context: click.Context) -> tuple[str, str, 
     info = option.to_info_dict()
     default = info["default"]
     shown = "" if default in (None, (), []) or option.is_flag else f"`{default}`"
+    if isinstance(option.show_default, str):
+        shown = option.show_default
     return names, shown, " ".join((option.help or "").split())
 
 
@@ -125,12 +132,15 @@ def other_arguments() -> Iterator[str]:
     """The keys of `--white-arg` and `--eval-arg`."""
     from inspect_ai.log import EvalConfig
 
+    from control_tower.evals.local import eval_arg_names
     from control_tower.game.white import White
 
     yield "## What the protocol may do to the agent: `--white-arg`\n"
     yield from argument_table(fields(White))
     yield "## Inspect's own settings: `--eval-arg`\n"
-    yield from argument_table(fields(EvalConfig))
+    yield "What each of these does is said in Inspect's own documentation of `eval()`.\n"
+    taken = [argument for argument in describe_arguments(EvalConfig) if argument.name in eval_arg_names()]
+    yield from table(("Argument", "Type"), [(f"`{a.name}`", a.type) for a in taken])
 
 
 def fields(model: type[BaseModel]) -> list[Argument]:
@@ -149,11 +159,18 @@ def fields(model: type[BaseModel]) -> list[Argument]:
 
 def argument_table(arguments: Iterable[Argument]) -> Iterator[str]:
     """Arguments with type, default and text."""
-    rows = [
-        (f"`{a.name}`", a.type, "required" if a.required else f"`{a.default}`", a.description)
-        for a in arguments
-    ]
+    rows = [(f"`{a.name}`", a.type, default_text(a), a.description) for a in arguments]
     yield from table(("Argument", "Type", "Default", "What it is"), rows)
+
+
+def default_text(argument: Argument) -> str:
+    """A default as it would be typed; nothing for none or an empty list."""
+    if argument.required:
+        return "required"
+    value = argument.default
+    if value is None or (isinstance(value, Sized) and not value):
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
