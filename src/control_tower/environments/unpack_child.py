@@ -122,7 +122,7 @@ class Members:
         if member.issym():
             if len(member.linkname) > LONGEST_PATH:
                 raise Refused("a symbolic link is too long")
-            return described("symlink", 0o777, member.linkname)
+            return described("symlink", 0, member.linkname)
         if member.islnk():
             first = self.entries.get(plain_path(member.linkname))
             if first is None or first["kind"] != "file":
