@@ -99,7 +99,7 @@ def test_a_planted_bug_fails_the_tests_until_it_is_repaired(tmp_path: Path) -> N
 
 def test_a_test_that_hangs_is_incorrect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = bug_task(tmp_path, tmp_path / "code")
-    write(task / "check_integration.py", "import time\ntime.sleep(60)\n")
+    write(task / "check_integration.py", "import time\ntime.sleep(5)\n")
     monkeypatch.setenv("CONTROL_TOWER_INTEGRATION_SUITE_TIMEOUT", "1")
     scorer = make_bug_fix_scorer(task)
     score = in_sample(lambda: scorer(state(), Target("")))  # type: ignore[arg-type]
