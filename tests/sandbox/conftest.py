@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from control_tower.sandbox.docker_probe import docker_problem
-from control_tower.sandbox.namespaces import bubblewrap_problem
 from inspect_ai.util import SandboxEnvironment
 
+from control_tower.sandbox.docker_probe import docker_problem
+from control_tower.sandbox.namespaces import bubblewrap_problem
 from tests.sandbox.host import Leftovers
 
 ECHO = Path(__file__).parent / "fixtures" / "echo" / "compose.yaml"

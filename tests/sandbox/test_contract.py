@@ -5,9 +5,9 @@ from pathlib import Path
 
 import anyio
 import pytest
-from control_tower.environments.runtime_vars import RuntimeVar, RuntimeVarsSandbox, declare
 from inspect_ai.util import SandboxEnvironment, SandboxUserUnsupportedError
 
+from control_tower.environments.runtime_vars import RuntimeVar, RuntimeVarsSandbox, declare
 from tests.sandbox.conftest import ECHO, sample
 
 Machines = dict[str, SandboxEnvironment]
@@ -16,7 +16,7 @@ ASK = "import urllib.request as u; print(u.urlopen('http://any.example/hello').r
 
 
 async def test_the_agents_machine_comes_first_and_has_its_files(machines: Machines) -> None:
-    assert list(machines)[0] == "default"
+    assert next(iter(machines)) == "default"
     assert set(machines) == {"default", "web", "checker"}
     agent = machines["default"]
     assert await agent.read_file("README.md") == "a small project\n"
@@ -68,7 +68,7 @@ async def test_a_server_in_the_background_may_go_on_writing_to_the_closed_output
     script = "for i in range(3000):\n print('x' * 100, flush=True)\nopen('finished', 'w').close()"
     await agent.exec(["sh", "-c", f'python3 -c "{script}" & true'])
     with anyio.fail_after(30):
-        while not (await agent.exec(["test", "-e", "finished"])).success:
+        while not (await agent.exec(["test", "-e", "finished"])).success:  # noqa: ASYNC110
             await anyio.sleep(0.2)
 
 

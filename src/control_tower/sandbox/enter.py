@@ -1,7 +1,7 @@
 """A shell for a person inside a running bubblewrap machine.
 
 `python -m control_tower.sandbox.enter PID FOLDER`, where PID is its bubblewrap process. Namespaces are joined
-and every capability is dropped before a program of the machine runs: the agent may have changed what it loads.
+and capabilities dropped before a program of the machine runs: the agent may have changed what it loads.
 """
 
 from __future__ import annotations

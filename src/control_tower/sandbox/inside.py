@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 CHUNK = 1 << 18
-KILL_SECONDS = 4.0
+KILL_SECONDS = 2.5
 IS_LINUX = sys.platform == "linux"
 GROUPS = os.pipe()
 
@@ -420,23 +420,24 @@ def archive(channel: socket.socket, root: bytes) -> None:
 
 
 def send_folder(channel: socket.socket, folder: bytes, name: bytes) -> None:
-    for entry in list_folder(folder):
-        path = folder + b"/" + entry
-        below = name + b"/" + entry if name else entry
-        try:
-            info = os.lstat(path)
-        except FileNotFoundError:
-            continue
-        mode = oct(stat.S_IMODE(info.st_mode))[2:].encode()
-        if stat.S_ISDIR(info.st_mode):
-            send(channel, b"d", below, mode, b"0")
-            send_folder(channel, path, below)
-        elif stat.S_ISLNK(info.st_mode):
-            send(channel, b"l", below, mode, os.readlink(path))
-        elif stat.S_ISREG(info.st_mode):
-            send_content(channel, path, below, mode)
-        elif stat.S_ISFIFO(info.st_mode):
-            send(channel, b"p", below, mode, b"0")
+    with lent_access(folder, 0o500):
+        for entry in sorted(os.listdir(folder)):
+            with suppress(FileNotFoundError):
+                send_entry(channel, folder + b"/" + entry, name + b"/" + entry if name else entry)
+
+
+def send_entry(channel: socket.socket, path: bytes, below: bytes) -> None:
+    info = os.lstat(path)
+    mode = oct(stat.S_IMODE(info.st_mode))[2:].encode()
+    if stat.S_ISDIR(info.st_mode):
+        send(channel, b"d", below, mode, b"0")
+        send_folder(channel, path, below)
+    elif stat.S_ISLNK(info.st_mode):
+        send(channel, b"l", below, mode, os.readlink(path))
+    elif stat.S_ISREG(info.st_mode):
+        send_content(channel, path, below, mode)
+    elif stat.S_ISFIFO(info.st_mode):
+        send(channel, b"p", below, mode, b"0")
 
 
 def send_content(channel: socket.socket, path: bytes, below: bytes, mode: bytes) -> None:
@@ -453,11 +454,6 @@ def send_content(channel: socket.socket, path: bytes, below: bytes, mode: bytes)
             left -= len(chunk)
     finally:
         os.close(fd)
-
-
-def list_folder(path: bytes) -> list[bytes]:
-    with lent_access(path, 0o500):
-        return sorted(os.listdir(path))
 
 
 @contextmanager

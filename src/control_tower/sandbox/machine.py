@@ -31,7 +31,7 @@ BOOTSTRAP = f"import os; exec(os.read(0, {len(PROGRAM)}))"
 
 _FALLBACK_TIMEOUT = 1200
 _FILE_TIMEOUT = 180
-_KILL_GRACE = 6.0
+_KILL_GRACE = 3.5
 _START_TIMEOUT = 30.0
 _SMALL = 1 << 12
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-_CHUNK = 1 << 16
-_LAST_READS = 64
+_CHUNK = 1 << 18
+_LAST_READS = 16
 _PAUSE = 0.05
 
 
@@ -40,6 +42,8 @@ class Output:
 
     def __init__(self, fd: int, limit: int) -> None:
         os.set_blocking(fd, False)
+        with suppress(AttributeError, OSError):
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _CHUNK)
         self._fd: int | None = fd
         self._tail = Tail(limit)
 
