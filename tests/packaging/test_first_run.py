@@ -1,0 +1,98 @@
+"""The first five minutes: the built wheel in a fresh environment, in an empty folder, without a network."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NOBODY = 65534
+
+# A network namespace of its own, in which only loopback is up; then the command.
+OFFLINE = """
+import ctypes, fcntl, os, socket, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.unshare(0x40000000):
+    sys.exit(f"unshare: {os.strerror(ctypes.get_errno())}")
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+    fcntl.ioctl(control, 0x8914, struct.pack("16sH14s", b"lo", 0x41, b""))
+user = int(sys.argv[1])
+if user:
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
+if sys.argv[2] == "no-user-namespaces":
+    if libc.unshare(0x10000000):
+        sys.exit(f"unshare: {os.strerror(ctypes.get_errno())}")
+    with open("/proc/sys/user/max_user_namespaces", "w") as limit:
+        limit.write("0")
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """An empty folder that every user may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="ct-first-run-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def install(wheel: Path, place: Path, python: str = sys.executable) -> Path:
+    """A fresh environment with the pinned packages and the wheel; its `ct`."""
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    assert uv, "uv is one of the pinned development packages"
+    venv = place / "venv"
+    subprocess.run([uv, "venv", "--quiet", "--python", python, venv], check=True)
+    add = [uv, "pip", "install", "--quiet", "--python", venv / "bin" / "python"]
+    subprocess.run([*add, "--require-hashes", "-r", ROOT / "requirements" / "runtime.txt"], check=True)
+    subprocess.run([*add, "--no-deps", wheel], check=True)
+    return venv / "bin" / "ct"
+
+
+def demo(
+    ct: Path, place: Path, *args: str, user: int = 0, namespaces: str = "user-namespaces"
+) -> tuple[dict[str, object], str]:
+    """Run `ct demo` offline as a user with an empty home; what it prints for programs and for people."""
+    home = place / "home"
+    home.mkdir()
+    os.chown(home, user, user)
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TMPDIR": str(home)}
+    words = [sys.executable, "-c", OFFLINE, str(user), namespaces, ct, "demo", "--format", "json", *args]
+    done = subprocess.run(
+        words, cwd=home, env=environment, capture_output=True, text=True, check=False, timeout=280
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="leaving the network behind takes root")
+
+
+@needs_root
+def test_the_wheel_plays_the_demo_offline(wheel: Path, place: Path) -> None:
+    result, said = demo(install(wheel, place), place, "--epochs", "1")
+    assert {"status": "success", "samples": 8, "unscored": 0, "errored": 0}.items() <= result.items()
+    log = Path(str(result["log"]))
+    assert "sandbox   bubblewrap" in said
+    assert log.parent == place / "home" / "logs"
+    assert log.stat().st_size > 0
+
+
+@needs_root
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("namespaces", "sandbox"), [("user-namespaces", "bubblewrap"), ("no-user-namespaces", "plain processes")]
+)
+def test_as_a_plain_user(wheel: Path, place: Path, namespaces: str, sandbox: str) -> None:
+    ct = install(wheel, place, "/usr/bin/python3")
+    result, said = demo(ct, place, "--epochs", "1", user=NOBODY, namespaces=namespaces)
+    assert {"status": "success", "samples": 8, "unscored": 0, "errored": 0}.items() <= result.items()
+    assert f"sandbox   {sandbox}" in said
