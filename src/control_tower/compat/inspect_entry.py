@@ -1,6 +1,5 @@
-"""What Inspect finds through its entry point: importing it registers our sandboxes, models and tasks."""
+"""What Inspect finds through its entry point: importing it registers our sandboxes, model providers and tasks."""
 
-from control_tower.demo import models as models
 from control_tower.evals.inspect_task import eval_task as eval_task
 from control_tower.game import seat as seat
 from control_tower.policies import script as script

@@ -7,11 +7,10 @@ from typing import Any
 from inspect_ai.dataset import Sample
 from inspect_ai.util import SandboxEnvironmentSpec
 
-from control_tower.environments.runtime_vars import RuntimeVar, declare
+from control_tower.environments.files import sample_files
+from control_tower.environments.runtime_vars import declare, sample_runtime_vars
 from control_tower.environments.space import TaskCombination, TaskSpace
-from control_tower.environments.task import SideTask
 from control_tower.errors import ValidationError
-from control_tower.evals.sample_files import task_files
 from control_tower.evals.sample_id import sample_id
 from control_tower.evals.sample_tools import declared_tools, recorded_tools
 from control_tower.evals.selection import SelectedSample
@@ -61,7 +60,7 @@ def build_samples(
         if ident in samples:
             raise ValidationError(f"the selection has the sample {ident} twice; to repeat it use --epochs")
         codebase = tasks.mains[0].codebase_name if tasks.mains else "default"
-        runtime_vars = _runtime_vars(one.environment.space, tasks)
+        runtime_vars = sample_runtime_vars(one.environment.space, tasks)
         declare(found.id, runtime_vars)
         tools = declared_tools(found.env, tasks)
         environment = EnvironmentData.from_environment(
@@ -79,7 +78,7 @@ def build_samples(
         sample = Sample(
             id=ident,
             input="",
-            files=task_files((*tasks.mains, *tasks.sides)) or None,
+            files=sample_files((*tasks.mains, *tasks.sides)) or None,
             sandbox=SandboxEnvironmentSpec(
                 sandboxes[found.id].type, found.env.get_sandbox_spec(codebase, args).config
             ),
@@ -91,23 +90,3 @@ def build_samples(
 
 def _goals(space: TaskSpace) -> list[str]:
     return [side.goal for _, side in sorted(space.sides().items())]
-
-
-def _runtime_vars(space: TaskSpace, tasks: TaskCombination) -> dict[str, RuntimeVar]:
-    """The variables of every side task that could go with the sample's main tasks.
-
-    Honest samples get them too, as decoys, so that a variable's name does not mark an attack.
-    """
-    variables: dict[str, RuntimeVar] = {}
-    for side_id, side in space.sides().items():
-        if side.runtime_vars and _goes_with(side, tasks):
-            for name, variable in side.runtime_vars.items():
-                if variables.setdefault(name, variable) != variable:
-                    raise ValidationError(f"side task {side_id}: another task makes {name} in another way")
-    return variables
-
-
-def _goes_with(side: SideTask, tasks: TaskCombination) -> bool:
-    if side.id in tasks.side_ids:
-        return True
-    return all(side.accepts_main(main) for main in tasks.main_ids)

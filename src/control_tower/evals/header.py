@@ -7,6 +7,7 @@ import control_tower
 from control_tower.environments.environment import env_path
 from control_tower.evals.git import git_state
 from control_tower.evals.plan import RunPlan, Side
+from control_tower.logs.attempts import FINGERPRINT
 
 EVAL_VERSION = "3.0"
 """The log format that is written."""
@@ -73,7 +74,8 @@ def header_metadata(plan: RunPlan) -> dict[str, Any]:
         "white": config.white.model_dump(mode="json"),
         "model_roles": {role: spec.full_name for role, spec in config.model_roles.items()},
         "landing_probe": config.landing_probe,
-        "run_config_sha256": config.fingerprint(),
+        FINGERPRINT: config.fingerprint(),
+        **plan.marker,
     }
 
 

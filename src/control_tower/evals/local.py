@@ -13,7 +13,7 @@ from control_tower.errors import OperationError, StateError, UsageError, did_you
 from control_tower.evals.plan import RunPlan
 from control_tower.evals.results import Results, read_results
 from control_tower.inspect_private import load_hooks_quietly
-from control_tower.models.cost import register_rates
+from control_tower.models.cost import price_no_model, register_rates
 from control_tower.models.rates import load_rates
 from control_tower.models.roles import make_models
 
@@ -136,9 +136,11 @@ def _eval_args(plan: RunPlan) -> dict[str, Any]:
 def _register_prices(plan: RunPlan) -> list[str]:
     names = [spec.full_name for spec in plan.config.model_roles.values()]
     unpriced = register_rates(names, load_rates(names))
-    if unpriced and plan.config.eval_args.get("cost_limit") is not None:
-        raise StateError(
-            f"a cost limit needs the price of {', '.join(unpriced)}: "
-            "give it in a rate table, CONTROL_TOWER_MODEL_RATES=FILE"
-        )
+    if plan.config.eval_args.get("cost_limit") is not None:
+        if unpriced:
+            raise StateError(
+                f"a cost limit needs the price of {', '.join(unpriced)}: "
+                "give it in a rate table, CONTROL_TOWER_MODEL_RATES=FILE"
+            )
+        price_no_model()
     return unpriced

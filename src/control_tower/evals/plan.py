@@ -47,14 +47,18 @@ class RunPlan:
     Args:
         config: the run.
         command: the command line it came from, for the log.
+        marker: header metadata that says which log an attempt continues.
 
     Raises:
         ExpectedError: names, arguments, tasks, tools or the sandbox are not usable; nothing was started.
     """
 
-    def __init__(self, config: RunConfig, command: str | None = None) -> None:
+    def __init__(
+        self, config: RunConfig, command: str | None = None, marker: Mapping[str, Any] | None = None
+    ) -> None:
         self.config = config
         self.command = command
+        self.marker = dict(marker or {})
         self.started = datetime.datetime.now(datetime.UTC)
         self.policy = _side(policies.get(config.policy.name), config.policy.args)
         self.protocol = _side(protocols.get(config.protocol.name), config.protocol.args)
@@ -123,6 +127,10 @@ class RunPlan:
         """Seconds a task's scorer may take."""
         configured = configuration.get("scorer_timeout")
         return self.config.scorer_timeout or (int(configured) if configured else DEFAULT_SCORER_TIMEOUT)
+
+    def resuming(self, marker: Mapping[str, Any]) -> "RunPlan":
+        """The same run as an attempt that continues another."""
+        return RunPlan(self.config, self.command, marker)
 
     def with_roles(self, roles: Mapping[str, RoleSpec]) -> "RunPlan":
         """The same run with its models bound."""
