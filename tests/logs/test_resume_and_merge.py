@@ -211,6 +211,19 @@ class TestFinding:
         assert found.logs == (first, second)
         assert found.to_run == [("3", 1)]
 
+    def test_attempts_that_were_not_merged_yet_are_found_though_nothing_is_left_to_run(
+        self, tmp_path: Path
+    ) -> None:
+        first = self.write(tmp_path, "a", ["1", "2"], [sample("1")])
+        second = self.write(
+            tmp_path, "b", ["1", "2"], [sample("2")], metadata={**PRINT, **resumable(first).marker}
+        )
+        found = find_resumable(tmp_path, "abc")
+        assert found is not None
+        assert (found.logs, found.to_run) == ((first, second), [])
+        merge(found.logs, merged_path(found.logs))
+        assert find_resumable(tmp_path, "abc") is None
+
     def test_merged_attempts_are_not_resumed_again(self, tmp_path: Path) -> None:
         first = self.write(tmp_path, "a", ["1", "2", "3"], [sample("1")])
         second = self.write(

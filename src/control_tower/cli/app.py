@@ -20,6 +20,7 @@ INTERRUPTED = 130
     lazy={
         "demo": ("control_tower.cli.demo:demo", "Run a whole evaluation without keys, Docker or network."),
         "run": ("control_tower.cli.run:run", "Run evaluations."),
+        "logs": ("control_tower.cli.logs:logs", "Look into eval logs."),
         "list": ("control_tower.cli.list:list_", "List policies, protocols, monitors, models and tasks."),
         "settings": ("control_tower.cli.settings:settings", "Check the installed settings."),
         "envs": ("control_tower.cli.envs:envs", "List and check environments."),

@@ -92,7 +92,7 @@ def choose(attempts: Sequence[Attempt]) -> tuple[Record, ...]:
 
 
 def find_resumable(log_dir: Path, fingerprint: str) -> Resumable | None:
-    """The newest run of a configuration whose logs in a folder still lack something.
+    """The newest run of a configuration whose logs in a folder lack something, or were not merged yet.
 
     Args:
         log_dir: The folder; subfolders are not searched.
@@ -103,7 +103,7 @@ def find_resumable(log_dir: Path, fingerprint: str) -> Resumable | None:
     """
     logs = [log for log in _headers(log_dir.glob("*.eval")) if log.metadata.get(FINGERPRINT) == fingerprint]
     for chain in sorted(_chains(logs), key=_newest, reverse=True):
-        if _read(chain, verify=False).to_run:
+        if len(chain) > 1 or _read(chain, verify=False).to_run:
             return _resumable(chain)
     return None
 

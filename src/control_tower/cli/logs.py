@@ -1,0 +1,72 @@
+"""`ct logs`: what a log is, and whether it obeys the format."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from control_tower.cli.group import Group
+from control_tower.cli.output import Format, format_option, print_rows
+
+LOGS = click.argument(
+    "logs", metavar="LOG...", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False)
+)
+
+
+@click.group(cls=Group)
+def logs() -> None:
+    """Look into eval logs."""
+
+
+@logs.command()
+@LOGS
+@format_option()
+def info(logs: tuple[Path, ...], output_format: Format) -> None:
+    """Say what logs are: their run, their format, and how far their samples got.
+
+    Torn logs are read as far as they can be.
+    """
+    print_rows([_describe(log) for log in logs], output_format)
+
+
+@logs.command()
+@LOGS
+@format_option()
+def validate(logs: tuple[Path, ...], output_format: Format) -> None:
+    """Check that logs are as the format says.
+
+    Ends with 1 when a log has errors; warnings are keys that today's logs have and older ones may not.
+    """
+    from control_tower.logs.validate import validate_log
+
+    rows: list[dict[str, Any]] = []
+    for log in logs:
+        for found in validate_log(log):
+            row = {"log": str(log), "level": found.level, "rule": found.rule}
+            rows.append({**row, "where": found.where, "message": found.message})
+    if rows or output_format != "table":
+        print_rows(rows, output_format)
+    errors = sum(row["level"] == "error" for row in rows)
+    click.echo(f"{len(logs)} logs checked, {errors} errors, {len(rows) - errors} warnings", err=True)
+    if errors:
+        sys.exit(1)
+
+
+def _describe(log: Path) -> dict[str, Any]:
+    from control_tower.logs.attempts import read_attempt
+    from control_tower.logs.resume import Resumable
+
+    attempt = read_attempt(log)
+    counts = Resumable((attempt,)).counts
+    return {
+        "log": str(log),
+        "run": attempt.metadata.get("run_name") or attempt.header["eval"].get("task"),
+        "policy": attempt.metadata.get("policy"),
+        "format": attempt.metadata.get("eval_version"),
+        "status": attempt.header.get("status"),
+        "created": attempt.header["eval"].get("created"),
+        "samples": sum(counts.values()),
+        **{state.value: count for state, count in counts.items()},
+        "damage": list(attempt.damage),
+    }
