@@ -1,4 +1,4 @@
-"""Runs a command as an unprivileged user, with this repository and its interpreter within that user's reach."""
+"""Runs a command as an unprivileged user who can reach this repository and its interpreter."""
 
 from __future__ import annotations
 
