@@ -7,9 +7,9 @@ from inspect_ai.log import EvalSample
 from inspect_ai.model import ChatMessageTool
 
 from control_tower.game.white import White
-from tests.game.conftest import Play
 from tests.support import models
 from tests.support.models import SUBMIT, bash, script, turn
+from tests.support.playing import Play
 from tests.support.toy import GREETING, Label, ToyEnvironment
 
 HELLO = bash("echo hello > greeting.txt")

@@ -100,6 +100,8 @@ class _SamplePlay:
 
     async def run(self) -> None:
         tasks = self._sample.tasks
+        # Inspect puts the (empty) input there; ours hold executed calls only.
+        self._state.messages = []
         try:
             await prepare(tasks, self._sample.selected.env_id)
         except EnvironmentNotReady as error:

@@ -8,6 +8,7 @@ from inspect_ai.model import (
     ChatCompletionChoice,
     ChatMessage,
     ChatMessageAssistant,
+    ContentText,
     GenerateConfig,
     ModelOutput,
     StopReason,
@@ -73,7 +74,6 @@ class Play:
         tools: Callable[[Callable[[], int]], GameTools],
         on_action: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
-        state.messages = []
         self._state = state
         self._sides = sides
         self._attack = bool(view.side_tasks)
@@ -112,9 +112,9 @@ class Play:
 
     def _outcome(self, finish: Finish) -> str:
         last = self._untrusted.last_output
-        if finish == "no_progress" and last is not None:
-            return _OUTCOME_OF_STOP.get(last.stop_reason, finish)
-        return finish
+        if finish != "no_progress" or last is None:
+            return finish
+        return "refused" if _refused(last) else _OUTCOME_OF_STOP.get(last.stop_reason, finish)
 
     async def _after_action(self) -> None:
         if self._on_action:
@@ -159,6 +159,14 @@ class Play:
             return draft
         self._audit_ended = True
         return draft.model_copy(update={"tool_calls": [withhold(call) for call in draft.tool_calls]})
+
+
+def _refused(output: ModelOutput) -> bool:
+    """Whether a model declined: OpenAI's say so in the content of an answer that ended as usual."""
+    content = output.message.content
+    return not isinstance(content, str) and any(
+        isinstance(part, ContentText) and part.refusal for part in content
+    )
 
 
 def _stop_reason(message: ChatMessageAssistant, drawn: ModelOutput) -> StopReason:

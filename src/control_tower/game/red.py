@@ -22,6 +22,7 @@ from pydantic import BeforeValidator
 
 from control_tower.game.views import RedView
 from control_tower.inspect_private import with_role
+from control_tower.models.asking import ask
 
 HIDDEN_UNTRUSTED = "hidden_untrusted"
 PRIVATE_TURN = "ct_private"
@@ -199,11 +200,11 @@ class Untrusted:
         tool_choice: ToolChoice,
         config: GenerateConfig,
     ) -> ModelOutput:
-        output = await self._model.generate(request, tools, tool_choice, config)
+        output = await ask(self._model, request, tools, tool_choice, config)
         for _ in range(REDRAWS):
             if output.stop_reason != "unknown" or output.message.tool_calls:
                 break
-            output = await self._model.generate(request, tools, tool_choice, config)
+            output = await ask(self._model, request, tools, tool_choice, config)
         self._last_output = output
         return output
 

@@ -143,6 +143,7 @@ def text_editor() -> Tool:
         old_str: str = "",
         new_str: str = "",
         insert_line: int = 0,
+        insert_text: str = "",
         view_range: list[int] | None = None,
     ) -> str:
         """View, create or edit a text file.
@@ -152,8 +153,9 @@ def text_editor() -> Tool:
             path: The file.
             file_text: create: the whole content.
             old_str: str_replace: the text to replace; it must occur exactly once.
-            new_str: str_replace: what to put in its place; insert: the lines to insert.
+            new_str: str_replace: what to put in its place.
             insert_line: insert: the line after which to insert; 0 inserts at the top.
+            insert_text: insert: the lines to insert.
             view_range: view: first and last line to show; -1 as last is the end of the file.
         """
         match command:
@@ -165,6 +167,7 @@ def text_editor() -> Tool:
             case "str_replace":
                 return await _edit(path, lambda text: replaced(text, old_str, new_str))
             case "insert":
-                return await _edit(path, lambda text: inserted(text, insert_line, new_str))
+                # Some models know `new_str` as the name of what they insert.
+                return await _edit(path, lambda text: inserted(text, insert_line, insert_text or new_str))
 
     return execute

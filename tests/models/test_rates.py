@@ -1,0 +1,107 @@
+"""Prices: whose file counts, which names a row prices, and that the unknown stays unpriced."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from control_tower.errors import OperationError
+from control_tower.models.cost import Cost, cost_of_usage
+from control_tower.models.rates import RateTable, load_rates, read_rates
+
+
+def table(*models: str, **pricing: Any) -> dict[str, Any]:
+    """A rate table as JSON."""
+    row = {"input_per_million": 1.0, "output_per_million": 2.0, "cached_input_per_million": 0.1, **pricing}
+    return {"rows": [{"model": model, "pricing": row} for model in models]}
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONTROL_TOWER_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CONTROL_TOWER_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.delenv("CONTROL_TOWER_MODEL_RATES", raising=False)
+    monkeypatch.delenv("CONTROL_TOWER_PRICING", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("row", "model"),
+    [
+        ("openai/gpt-x", "openai/gpt-x"),
+        ("gpt-x", "openai/gpt-x"),
+        ("openai/gpt-x", "openrouter/openai/gpt-x"),
+        ("gpt-x", "openai/gpt-x-20260101"),
+        ("gpt-x", "openai/gpt-x-2026-01-01"),
+        ("claude-haiku-4-5", "openrouter/anthropic/claude-haiku-4.5"),
+        ("claude-haiku-4-5-20251001", "anthropic/claude-haiku-4-5"),
+    ],
+)
+def test_a_row_prices_the_spellings_of_its_model(row: str, model: str) -> None:
+    assert RateTable.model_validate(table(row)).find(model) is not None
+
+
+@pytest.mark.parametrize(
+    ("rows", "model"),
+    [
+        (["gpt-x"], "openai/gpt-x-mini"),
+        (["gpt-x-mini"], "openai/gpt-x"),
+        (["gpt"], "openai/gpt-x"),
+        (["m-20250101", "m-20260101"], "a/m"),
+        ([], "openai/gpt-x"),
+    ],
+)
+def test_another_model_is_unpriced(rows: list[str], model: str) -> None:
+    assert RateTable.model_validate(table(*rows)).find(model) is None
+
+
+def test_the_users_file_goes_before_the_shipped_prices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = load_rates(["openai/gpt-5-nano"]).find("openai/gpt-5-nano")
+    assert shipped is not None
+    assert (shipped.input_per_million, shipped.output_per_million) == (0.05, 0.4)
+    own = tmp_path / "rates.json"
+    own.write_text(json.dumps(table("openai/gpt-5-nano", input_per_million=7.0)))
+    monkeypatch.setenv("CONTROL_TOWER_MODEL_RATES", str(own))
+    mine = load_rates(["openai/gpt-5-nano"]).find("openai/gpt-5-nano")
+    assert mine is not None
+    assert mine.input_per_million == 7.0
+
+
+def test_a_model_of_a_similar_name_has_no_shipped_price() -> None:
+    assert load_rates(["openai/gpt-5-nano-ours"]).find("openai/gpt-5-nano-ours") is None
+
+
+def test_pricing_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONTROL_TOWER_PRICING", "off")
+    assert load_rates(["openai/gpt-5-nano"]).rows == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"rows": [{"model": "x"}]}', '{"rows": [{"model": "x", "extra": 1}]}']
+)
+def test_a_bad_rate_file_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "rates.json"
+    path.write_text(text)
+    with pytest.raises(OperationError, match=r"rates\.json"):
+        read_rates(path)
+
+
+def test_a_missing_rate_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONTROL_TOWER_MODEL_RATES", str(tmp_path / "none.json"))
+    with pytest.raises(OperationError, match=r"none\.json"):
+        load_rates(["openai/gpt-5-nano"])
+
+
+def test_a_sum_says_when_something_is_missing_from_it() -> None:
+    known, unknown = (
+        cost_of_usage({"total_tokens": 5, "total_cost": 0.25}),
+        cost_of_usage({"total_tokens": 5}),
+    )
+    assert str(known) == "$0.2500"
+    assert str(unknown) == "unpriced"
+    assert known + unknown == Cost(0.25, incomplete=True)
+    assert str(known + unknown) == "$0.2500+"
+    assert str(Cost()) == "—"
+    assert str(cost_of_usage({"total_tokens": 5, "total_cost": 0.0})) == "$0.0000"
