@@ -64,7 +64,13 @@ def demo(
     home = place / "home"
     home.mkdir()
     os.chown(home, user, user)
-    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TMPDIR": str(home)}
+    environment = {
+        "HOME": str(home),
+        "PATH": "/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "TMPDIR": str(home),
+        "DOCKER_HOST": f"unix://{home}/no-daemon",
+    }
     words = [sys.executable, "-c", OFFLINE, str(user), namespaces, ct, "demo", "--format", "json", *args]
     done = subprocess.run(
         words, cwd=home, env=environment, capture_output=True, text=True, check=False, timeout=280
@@ -96,3 +102,15 @@ def test_as_a_plain_user(wheel: Path, place: Path, namespaces: str, sandbox: str
     result, said = demo(ct, place, "--epochs", "1", user=NOBODY, namespaces=namespaces)
     assert {"status": "success", "samples": 8, "unscored": 0, "errored": 0}.items() <= result.items()
     assert f"sandbox   {sandbox}" in said
+
+
+@needs_root
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_on_every_python_of_this_machine(wheel: Path, place: Path, version: str) -> None:
+    versions = Path.home() / ".pyenv" / "versions"
+    pythons = [*versions.glob(f"{version}.*/bin/python3"), *Path("/usr/bin").glob(f"python{version}")]
+    if not pythons:
+        pytest.skip(f"there is no Python {version} on this machine")
+    result, _ = demo(install(wheel, place, str(pythons[0])), place, "--epochs", "1")
+    assert {"status": "success", "samples": 8, "unscored": 0, "errored": 0}.items() <= result.items()
