@@ -50,6 +50,14 @@ def register_rates(models: Iterable[str], rates: RateTable) -> list[str]:
     return unpriced
 
 
+def price_no_model() -> None:
+    """Price the model that stands in for a run's main one: Inspect wants all prices for a cost limit."""
+    from inspect_ai.model import ModelCost, ModelInfo, set_model_info
+
+    nothing = ModelCost(input=0, output=0, input_cache_read=0, input_cache_write=0)
+    set_model_info("none/none", ModelInfo(cost=nothing))
+
+
 def cost_of_usage(usage: Mapping[str, Any]) -> Cost:
     """The cost that Inspect stamped on a usage record; tokens without a price make it incomplete."""
     usd = usage.get("total_cost")

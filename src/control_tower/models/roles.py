@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from control_tower import config as configuration
 from control_tower.errors import StateError, UsageError, on_one_line
 from control_tower.models.aliases import model_name
 
@@ -102,9 +103,10 @@ def make_models(roles: Mapping[str, RoleSpec]) -> "dict[str, Model]":
     from inspect_ai._util.error import PrerequisiteError
     from inspect_ai.model import GenerateConfig, get_model
 
+    retries = int(configuration.get("max_retries") or DEFAULT_MAX_RETRIES)
     models: dict[str, Model] = {}
     for role, spec in roles.items():
-        config = GenerateConfig.model_validate({"max_retries": DEFAULT_MAX_RETRIES, **spec.config})
+        config = GenerateConfig.model_validate({"max_retries": retries, **spec.config})
         try:
             models[role] = get_model(spec.full_name, config=config, memoize=False)
         except PrerequisiteError as error:

@@ -19,6 +19,7 @@ from control_tower.game.prompts import prompt
 from control_tower.game.red import Policy, PrivateToolsArg
 from control_tower.game.views import RedView
 from control_tower.inspect_private import with_role
+from control_tower.models.asking import ask
 from control_tower.policies.registry import policies
 from control_tower.records.scores import read_verdict
 from control_tower.records.tasks import describe_tasks
@@ -106,7 +107,7 @@ class AttackPolicy(Policy):
 
     async def _ask_planner(self, name: str, request: list[ChatMessage]) -> str:
         async with span(name, type="ct_scope"):
-            return (await _planner().generate(request)).completion
+            return (await ask(_planner(), request)).completion
 
     def _filled(self, name: str) -> str:
         return re.sub(r"\{(\w+)\}", lambda match: self._words[match[1]], prompt(_PROMPTS, name))
