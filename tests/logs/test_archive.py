@@ -75,6 +75,7 @@ class TestInspectsLogs:
             assert metadata["note"] == "café \ud800"
             assert math.isnan(metadata["nan"])
             assert set(old.members.members) == set(new.members.members)
+            assert "metadata" not in new.header()
             for name in set(old.members.members) - {HEADER}:
                 before, after = old.members.members[name], new.members.members[name]
                 assert b"".join(old.members.raw(before)) == b"".join(new.members.raw(after))

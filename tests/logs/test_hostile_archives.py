@@ -165,20 +165,20 @@ class TestCost:
     def test_a_bomb_that_lies_costs_no_more_than_it_says(self, method: int) -> None:
         bomb = built(member("header.json", b"\0" * (256 * 1024**2), method, size=1000))
         tracemalloc.start()
-        began = time.monotonic()
+        began = time.process_time()
         with pytest.raises(DamagedArchive, match="more than the 1000 bytes"):
             read(bomb)
-        assert time.monotonic() - began < 1
+        assert time.process_time() - began < 2
         assert tracemalloc.get_traced_memory()[1] < 8 * 1024**2
         tracemalloc.stop()
 
     def test_too_many_members(self) -> None:
         entries = b"".join(central_bytes(Entry(f"{n}", STORED, 0, 0, 0, 0, 0, 0)) for n in range(200_000))
         archive = b"PK\x03\x04" + entries + end_bytes(4, len(entries), 200_000)
-        began = time.monotonic()
+        began = time.process_time()
         with pytest.raises(DamagedArchive, match="it holds 200000 members; at most 100000 are read"):
             read(archive)
-        assert time.monotonic() - began < 1
+        assert time.process_time() - began < 2
 
     def test_a_directory_with_more_entries_than_it_says(self) -> None:
         entries = b"".join(central_bytes(Entry(f"{n}", STORED, 0, 0, 0, 0, 0, 0)) for n in range(200_000))
@@ -193,10 +193,10 @@ class TestCost:
     def test_looking_for_members_has_an_end(self) -> None:
         fake = local_bytes(Entry("a", STORED, 0, 0, 0, 400_000, 400_000, 0))
         archive = fake * 20_000
-        began = time.monotonic()
+        began = time.process_time()
         with pytest.raises(DamagedArchive, match="too damaged"):
             ZipReader.salvage(BytesSource(archive, "log.eval"))
-        assert time.monotonic() - began < 5
+        assert time.process_time() - began < 5
 
     def test_json_too_deep_to_read(self) -> None:
         archive = EvalArchive.open(

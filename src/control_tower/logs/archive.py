@@ -18,6 +18,9 @@ START = "_journal/start.json"
 SUMMARIES = "summaries.json"
 REDUCTIONS = "reductions.json"
 
+_DERIVED = frozenset({"tags", "metadata"})
+"""Header keys that Inspect works out of `eval` and `log_updates` whenever it reads the log."""
+
 _SAMPLE = re.compile(r"samples/(?P<id>.*)_epoch_(?P<epoch>\d{1,9})\.json", re.DOTALL)
 _JOURNAL = re.compile(r"_journal/(?P<kind>summaries|config_updates)/(?P<number>\d{1,9})\.json")
 
@@ -222,13 +225,13 @@ def edit_header(
         OperationError: It cannot be written; what was there is untouched.
     """
     with EvalArchive.open(path) as archive:
-        header = dumps(change(archive.header()))
+        header = {key: value for key, value in change(archive.header()).items() if key not in _DERIVED}
         left_out = {HEADER, *drop}
         with new_archive(output or path) as writer:
             for name in archive.members.members:
                 if name not in left_out:
                     writer.copy(archive.members, name)
-            writer.add(HEADER, header)
+            writer.add(HEADER, dumps(header))
 
 
 def _open(

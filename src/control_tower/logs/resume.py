@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from control_tower import inspect_private
-from control_tower.errors import StateError
+from control_tower.errors import OperationError, StateError
 from control_tower.logs.archive import SampleKey
 from control_tower.logs.attempts import (
     FINGERPRINT,
@@ -163,7 +163,7 @@ def _headers(paths: Iterable[Path]) -> list[Attempt]:
     for path in sorted(paths):
         try:
             found.append(_header(path))
-        except (DamagedArchive, StateError):
+        except (DamagedArchive, StateError, OperationError):
             continue
     return found
 
