@@ -8,12 +8,11 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from control_tower.errors import ValidationError, did_you_mean
 
 OPTIONS: dict[str, str] = {
-    "data_dir": "Where runs and fleets are kept. Default: the user's data folder.",
     "cache_dir": "What can be made again. Default: the user's cache folder.",
     "config_dir": "Where `control-tower.toml` is read. Default: the user's configuration folder.",
     "settings_dir": "Folder of settings. Default: `.settings` in the working folder.",
@@ -21,6 +20,7 @@ OPTIONS: dict[str, str] = {
     "log_dir": "Where `ct run` writes logs. Default: `logs`.",
     "max_samples": "Samples run at once. Default: the number of cores.",
     "max_retries": "Attempts after a failed model request. Default: 10.",
+    "tool_timeout": "Seconds an agent's command may take when its call does not say. Default: 120.",
     "scorer_timeout": "Seconds a task's scorer may take. Default: 600.",
     "fallback_exec_timeout": "Seconds a sandbox call without a limit of its own may take. Default: 1200.",
     "model_rates": "A JSON rate table that goes before the shipped prices.",
@@ -28,12 +28,17 @@ OPTIONS: dict[str, str] = {
 }
 """What can be configured: `<name>` in the file, `CONTROL_TOWER_<NAME>` in the environment."""
 
+_WHOLE_NUMBERS = {"max_samples", "max_retries", "tool_timeout", "scorer_timeout", "fallback_exec_timeout"}
 _FILE = "control-tower.toml"
 _NOT_FROM_DOTENV = re.compile(r"CONTROL_TOWER_(API|VIEWER)_")
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 _SHORTEST_SECRET = 8
 
 
+@overload
+def get(name: str) -> str | None: ...
+@overload
+def get(name: str, default: str) -> str: ...
 def get(name: str, default: str | None = None) -> str | None:
     """The configured value of an option; empty counts as unset.
 
@@ -42,19 +47,17 @@ def get(name: str, default: str | None = None) -> str | None:
         default: what to return when it is not configured.
 
     Raises:
-        ValidationError: `control-tower.toml` cannot be read or has an unknown key.
+        ValidationError: `control-tower.toml` cannot be read or has an unknown key, or the value should be
+            a whole number and is not.
     """
     if name not in OPTIONS:
         raise KeyError(name)
     value = os.environ.get(f"CONTROL_TOWER_{name.upper()}")
     if not value and name != "config_dir":
         value = _file_values().get(name)
+    if value and name in _WHOLE_NUMBERS and not value.isdecimal():
+        raise ValidationError(f"{name} (CONTROL_TOWER_{name.upper()}) is {value!r}, not a whole number")
     return value or default
-
-
-def data_dir() -> Path:
-    """Where runs and fleets are kept; not necessarily there yet."""
-    return _folder("data")
 
 
 def cache_dir() -> Path:

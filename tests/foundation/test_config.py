@@ -43,14 +43,22 @@ def test_a_faulty_file_is_named_with_its_fault(folder: Path, text: str, message:
     assert "control-tower.toml" in str(caught.value)
 
 
+@pytest.mark.parametrize("value", ["many", "-1", "1.5"])
+def test_counts_are_whole_numbers(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("CONTROL_TOWER_MAX_SAMPLES", value)
+    with pytest.raises(ValidationError, match=f"CONTROL_TOWER_MAX_SAMPLES.* is '{value}', not a whole"):
+        config.get("max_samples")
+
+
 def test_folders_can_be_moved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert config.config_dir() == folder
     (folder / "control-tower.toml").write_text(f'cache_dir = "{folder}/cache"\n')
     assert config.cache_dir() == folder / "cache"
-    monkeypatch.setenv("CONTROL_TOWER_DATA_DIR", "~/data")
-    assert config.data_dir() == Path.home() / "data"
-    monkeypatch.delenv("CONTROL_TOWER_DATA_DIR")
-    assert config.data_dir().name == "control-tower"
+    monkeypatch.setenv("CONTROL_TOWER_CACHE_DIR", "~/cache")
+    assert config.cache_dir() == Path.home() / "cache"
+    monkeypatch.delenv("CONTROL_TOWER_CACHE_DIR")
+    (folder / "control-tower.toml").unlink()
+    assert config.cache_dir().name == "control-tower"
 
 
 def test_the_nearest_dotenv_is_read_below_the_environment(

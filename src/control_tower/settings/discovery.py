@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from dotenv import dotenv_values
 
+from control_tower import config
 from control_tower.environments.environment import ControlEnvironment, is_environment
 from control_tower.environments.modules import (
     load_file,
@@ -60,7 +61,7 @@ def load_settings() -> dict[str, Setting]:
     They are loaded once for a settings directory. A setting that fails to load is listed with its error.
     """
     folder = settings_dir()
-    demo_is_on = os.environ.get(DEMO_VARIABLE, "").strip().lower() not in ("off", "0", "false")
+    demo_is_on = config.get("demo", "on").strip().lower() not in ("off", "0", "false")
     return dict(_load_settings(folder, demo_is_on))
 
 
@@ -88,7 +89,7 @@ def settings_dir() -> Path:
     `CONTROL_TOWER_SETTINGS_DIR`, else `.settings` of the checkout this package or the working folder
     belongs to, where that exists, else the user's own store. Decided each time it is asked for.
     """
-    if named := os.environ.get(SETTINGS_DIR_VARIABLE, "").strip():
+    if named := config.get("settings_dir", "").strip():
         return Path(named).expanduser().resolve()
     checkout = _checkout_root(Path(__file__).resolve().parent) or _checkout_root(Path.cwd())
     local = (checkout or Path.cwd()) / ".settings"
