@@ -15,7 +15,7 @@ from control_tower.errors import ValidationError, did_you_mean
 OPTIONS: dict[str, str] = {
     "cache_dir": "What can be made again. Default: the user's cache folder.",
     "config_dir": "Where `control-tower.toml` is read. Default: the user's configuration folder.",
-    "settings_dir": "Folder of settings. Default: `.settings` in the working folder.",
+    "settings_dir": "Folder of settings. Default: `.settings` of the checkout or working folder.",
     "demo": "`off` hides the built-in demo setting.",
     "log_dir": "Where `ct run` writes logs. Default: `logs`.",
     "max_samples": "Samples run at once. Default: the number of cores.",
