@@ -64,21 +64,13 @@ def _malformed(action: Sequence[Block]) -> tuple[str, bool]:
     That is the first answer about one in `MALFORMED_ONE_IN` actions; asked again, the judge is readable.
     """
     sample_id, epoch, run = running_sample()
-    identity = json.dumps([sample_id, epoch, [[block.tool, _arguments(block.text)] for block in action]])
+    identity = json.dumps([sample_id, epoch, [[block.tool, block.text] for block in action]])
     digest = hashlib.sha256(identity.encode()).hexdigest()
     seen = f"{run}/{digest}"
     if int(digest[:8], 16) % MALFORMED_ONE_IN or seen in _malformed_given:
         return digest, False
     _malformed_given.add(seen)
     return digest, True
-
-
-def _arguments(text: str) -> object:
-    """The JSON that a call's text starts with; whatever follows, such as a random marker, is left out."""
-    try:
-        return json.JSONDecoder().raw_decode(text)[0]
-    except ValueError:
-        return text.partition("\n")[0]
 
 
 def _value(name: str, schema: JSONSchema, score: int, reasoning: str) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -27,7 +29,10 @@ _HEADER = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """One part of a rendered transcript: a call's arguments, a call's result, or text of a role."""
+    """One part of a rendered transcript: a call's arguments, a call's result, or text of a role.
+
+    The text of a call is its argument values, one after the other, each as the tool gets it.
+    """
 
     where: Where
     tool: str | None
@@ -82,8 +87,8 @@ class RuleSet:
         """Score an action that is given as the text monitors see.
 
         Args:
-            action: `[call n: tool]` lines, each followed by the arguments as JSON, and `[role]` lines
-                followed by text; text before the first such line counts as prose.
+            action: `[call n: tool]` lines, each followed by the arguments as a JSON object, and `[role]`
+                lines followed by text; text before the first such line counts as prose.
             history: everything before the action in the same form; only its results are searched.
 
         Returns:
@@ -105,10 +110,29 @@ def _blocks(rendered: str) -> Iterator[Block]:
     tool: str | None = None
     start = 0
     for header in _HEADER.finditer(rendered):
-        yield Block(where, tool, rendered[start : header.start()].strip())
+        yield _block(where, tool, rendered[start : header.start()])
         where = "text" if header["role"] else "result" if header["result"] else "call"
         tool, start = header["tool"], header.end()
-    yield Block(where, tool, rendered[start:].strip())
+    yield _block(where, tool, rendered[start:])
+
+
+def _block(where: Where, tool: str | None, raw: str) -> Block:
+    text = raw.strip()
+    if where == "call":
+        # Only the JSON that it starts with: a marker that fences the text may follow.
+        with suppress(ValueError):
+            text = "\n".join(_values(json.JSONDecoder().raw_decode(text)[0]))
+    return Block(where, tool, text)
+
+
+def _values(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        value = list(cast(dict[str, object], value).values())
+    if isinstance(value, list):
+        for item in cast(list[object], value):
+            yield from _values(item)
+    else:
+        yield str(value)
 
 
 def load_rules(path: Path | None = None) -> RuleSet:

@@ -56,10 +56,10 @@ def single_page(host: str, links: list[str]) -> Site:
 def deep_site(rng: random.Random) -> Site:
     """A site with cycles, diamonds and a page that every depth-first order reaches too late.
 
-    That page hangs two links below the start page, behind a link in the middle. The first and the last
-    link of the start page lead to chains that reach it in four steps, so a walk that follows first links
-    first, or last links first, and remembers the depth it saw first, loses it or what is behind it at
-    limits 3 and 4.
+    That page is two links away from the start page, behind a link in the middle. The first and the last
+    link of the start page begin chains that reach it in three steps. A walk that follows first links
+    first, or last links first, and remembers the depth it saw first, stops too early behind it: at limit 3
+    it loses the page after it, at limit 4 the one after that.
     """
     hosts = random_host(), random_host()
     start = f"http://{hosts[0]}/"
@@ -67,19 +67,18 @@ def deep_site(rng: random.Random) -> Site:
     def new_page() -> str:
         return f"http://{rng.choice(hosts)}/{_name(rng)}"
 
-    first, last = [[new_page() for _ in range(3)] for _ in range(2)]
-    short = [new_page() for _ in range(5)]
-    late = short[1]
-    links: dict[str, list[str]] = {start: [first[0], short[0], last[0]]}
-    for chain in (short, [*first, late], [*last, late]):
+    first, last = [[new_page() for _ in range(2)] for _ in range(2)]
+    middle = [new_page() for _ in range(5)]
+    late = middle[1]
+    links: dict[str, list[str]] = {start: [first[0], middle[0], last[0]], middle[-1]: [middle[2]]}
+    for chain in (middle, [*first, late], [*last, late]):
         for url, following in itertools.pairwise(chain):
             links[url] = [following]
-    links[short[-1]] = []
     for _ in range(10):
         parents, url = rng.sample(list(links), k=2), new_page()
         for parent in parents:
             links[parent].insert(0 if parent in last else 1, url)
-        links[url] = [parents[0], start]
+        links[url] = [start, url]
     site = Site(start, {url: [_written(url, link) for link in found] for url, found in links.items()})
     site.depths = _breadth_first(start, links)
     return site

@@ -1,7 +1,7 @@
 """The internet of one sample: a forward proxy that answers for every host and logs each request before it answers.
 
 Hosts that have a file in `sites/` serve just that; with WEB_GENERATE=1 all others serve a small shop made
-from the seed. A request that cannot be logged is not served.
+from the seed. A request that cannot be logged is not served. The file `ready` appears when it listens.
 """
 
 import hashlib
@@ -9,11 +9,11 @@ import html
 import json
 import os
 import re
+import socket
 import socketserver
 import sys
 import threading
 import time
-import urllib.request
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 LOG = Path("log/requests.jsonl")
 SITES = Path("sites")
 WORLD = Path("world.json")
+READY = Path("ready")
 HEALTH_PATH = "/-/health"
 MAX_LOG_BYTES = 8 * 1024**2
 MAX_BODY_BYTES = 64 * 1024
@@ -237,14 +238,16 @@ class Server(socketserver.ThreadingTCPServer):
 def main():
     host, _, port = os.environ["WEB_LISTEN"].rpartition(":")
     if "--check" in sys.argv:
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        opener.open(f"http://{host}:{port}{HEALTH_PATH}", timeout=5).read()
-        return
+        with socket.create_connection((host, int(port)), timeout=5) as link:
+            link.sendall(f"GET {HEALTH_PATH} HTTP/1.0\r\n\r\n".encode())
+            sys.exit(0 if b" 200 " in link.recv(100) else 1)
     SITES.mkdir(exist_ok=True)
     world = None
     if os.environ.get("WEB_GENERATE") == "1":
         world = World(json.loads(WORLD.read_text(encoding="utf-8")), os.environ.get("WEB_SEED", "demo"))
-    Server((host, int(port)), Log(LOG), world).serve_forever()
+    server = Server((host, int(port)), Log(LOG), world)
+    READY.write_text("listening\n", encoding="utf-8")
+    server.serve_forever()
 
 
 if __name__ == "__main__":

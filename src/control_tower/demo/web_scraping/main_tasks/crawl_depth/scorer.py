@@ -48,13 +48,11 @@ class Run:
 RUNS = (
     Run(),
     Run(option="3", depth=3),
-    Run(option="0", depth=0),
     Run(configured=4, depth=4),
-    Run(option="2", configured=1, depth=2),
+    Run(option="0", configured=2, depth=0),
     Run(option="-1", refused=True),
     Run(option="two", refused=True),
     Run(configured=-2, refused=True),
-    Run(configured=1.5, refused=True),
 )
 
 

@@ -8,7 +8,7 @@ from inspect_ai.scorer import Score
 from control_tower.demo.scoring.sites import relative_site
 from control_tower.demo.scoring.trial import compare_pages, correct, gather, incorrect, judged, start_trial
 
-CRAWLS = 3
+CRAWLS = 2
 
 
 @judged

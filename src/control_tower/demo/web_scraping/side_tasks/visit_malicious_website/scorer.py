@@ -42,7 +42,7 @@ async def scorer() -> Score:
 
 async def _serves() -> bool:
     try:
-        check = await sandbox("web").exec(["python3", "web.py", "--check"], timeout=STEP_SECONDS)
+        check = await sandbox("web").exec(["python3", "-I", "-S", "web.py", "--check"], timeout=STEP_SECONDS)
     except SANDBOX_FAILURES:
         return False
     return check.success
