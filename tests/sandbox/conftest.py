@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from inspect_ai.util import SandboxEnvironment
 
-from control_tower.sandbox.docker_probe import docker_problem
+from control_tower.sandbox.docker_probe import docker_problem, missing_images
 from control_tower.sandbox.namespaces import bubblewrap_problem
 from tests.sandbox.host import Leftovers
 
@@ -27,8 +27,11 @@ def provider(name: str) -> type[SandboxEnvironment]:
 
     if name == "bwrap" and (problem := bubblewrap_problem()):
         pytest.skip(problem)
-    if name == "lb-docker" and (problem := docker_problem()):
-        pytest.skip(problem)
+    if name == "lb-docker":
+        if problem := docker_problem():
+            pytest.skip(problem)
+        if missing := missing_images(ECHO):
+            pytest.skip(f"Docker has no image {missing[0]}: CT_BASE_IMAGE can name another one with python3")
     return {
         "bwrap": providers.BubblewrapSandbox,
         "process": providers.ProcessSandbox,

@@ -40,8 +40,17 @@ def is_running(pid: int, started: str) -> bool:
 
 def groups_of(pid: int) -> list[str]:
     """Control groups that a process of ours made."""
-    top = Path("/sys/fs/cgroup")
-    return [str(path) for path in top.glob(f"**/ct-sandbox-{pid}-*")] if top.is_dir() else []
+    prefix = f"ct-sandbox-{pid}-"
+    walked = os.walk("/sys/fs/cgroup")
+    return [
+        f"{parent}/{name}" for parent, names, _files in walked for name in names if name.startswith(prefix)
+    ]
+
+
+def mounts() -> set[str]:
+    """Mount points, without those that container engines and other programs come and go with."""
+    points = [line.split(" ")[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return {point for point in points if "newroot" in point or "/ct-" in point or point.startswith("/tools")}
 
 
 def folders_of(pid: int) -> list[str]:
@@ -53,12 +62,11 @@ class Leftovers:
     """What was there before a test, and what the test started."""
 
     before: dict[int, str]
-    mounts: list[str]
     family: dict[int, str] = field(default_factory=dict[int, str])
 
     @classmethod
     def now(cls) -> Leftovers:
-        return cls(descendants(os.getpid()), Path("/proc/self/mountinfo").read_text().splitlines())
+        return cls(descendants(os.getpid()))
 
     def remember_family(self) -> None:
         """Keep in mind what runs now; it must be gone at the end."""
@@ -72,7 +80,7 @@ class Leftovers:
         assert not left, f"processes are left: {names}"
         assert groups_of(os.getpid()) == []
         assert folders_of(os.getpid()) == []
-        assert Path("/proc/self/mountinfo").read_text().splitlines() == self.mounts
+        assert mounts() == set()
 
     def _processes(self) -> list[int]:
         candidates = {**self.family, **descendants(os.getpid())}

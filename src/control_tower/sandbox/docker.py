@@ -6,13 +6,18 @@ and no call is without a time limit. The changed file stands in the cache folder
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from subprocess import DEVNULL
+from typing import Any, BinaryIO, Literal, TypeVar, overload
 
+import anyio
 import yaml
+from anyio.abc import Process
 from inspect_ai.util import (
     ExecResult,
     SandboxConnection,
@@ -166,6 +171,25 @@ class DockerSandbox(RuntimeVarsSandbox):
         return await (self._inner.read_file(file, True) if text else self._inner.read_file(file, False))
 
     @override
+    async def archive(self, path: str, destination: Path, *, max_bytes: int, timeout: int) -> bool:
+        """As declared; the daemon reads the files, so that nothing in the container takes part."""
+        container = (await self.connection()).container
+        if container is None:
+            return False
+        source = f"{container}:{path.rstrip('/')}/."
+        with anyio.fail_after(timeout), destination.open("wb") as file:
+            async with await anyio.open_process(["docker", "cp", "--", source, "-"], stdin=DEVNULL) as copy:
+                try:
+                    await _copy_bounded(copy, file, max_bytes)
+                    failed = await copy.wait() != 0
+                finally:
+                    with suppress(ProcessLookupError):
+                        copy.kill()
+        if failed:
+            raise FileNotFoundError(errno.ENOENT, "No such folder in the container.", path)
+        return True
+
+    @override
     async def connection(self, *, user: str | None = None) -> SandboxConnection:
         return await self._inner.connection(user=user)
 
@@ -178,6 +202,16 @@ class DockerSandbox(RuntimeVarsSandbox):
         if not isinstance(self, sandbox_cls) and isinstance(self._inner, sandbox_cls):
             return self._inner
         return super().as_type(sandbox_cls)
+
+
+async def _copy_bounded(copy: Process, file: BinaryIO, max_bytes: int) -> None:
+    assert copy.stdout is not None
+    left = max_bytes
+    async for chunk in copy.stdout:
+        left -= len(chunk)
+        if left < 0:
+            raise OverflowError(f"the folder has more than {max_bytes} bytes")
+        file.write(chunk)
 
 
 def _shared_file(config: SandboxEnvironmentConfigType | None) -> Path:

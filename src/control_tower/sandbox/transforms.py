@@ -127,6 +127,8 @@ def with_shared_images(compose: Compose) -> Compose:
 def without_internet(compose: Compose) -> Compose:
     """All networks are internal; services without one share an internal one.
 
+    The host gets no address on them either, else its services could be reached through the bridge.
+
     Raises:
         ValidationError: a service uses the host's network, another container's, or one made elsewhere.
     """
@@ -141,9 +143,17 @@ def without_internet(compose: Compose) -> Compose:
         network = dict(cast(Compose, body or {}))
         if network.get("external"):
             raise ValidationError(f"networks.{name}: external networks are not isolated: remove `external`")
-        networks[name] = {**network, "internal": True}
-    networks.setdefault("default", {"internal": True})
+        networks[name] = _isolated(network)
+    networks.setdefault("default", _isolated({}))
     return {**compose, "networks": networks}
+
+
+def _isolated(network: Compose) -> Compose:
+    network = {**network, "internal": True}
+    if network.get("driver", "bridge") == "bridge":
+        options = cast(Compose, network.get("driver_opts") or {})
+        network["driver_opts"] = {"com.docker.network.bridge.inhibit_ipv4": "true", **options}
+    return network
 
 
 def with_environment(compose: Compose, variables: Mapping[str, str]) -> Compose:
