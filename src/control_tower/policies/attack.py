@@ -16,7 +16,8 @@ from inspect_ai.util import span
 
 from control_tower.errors import ValidationError
 from control_tower.game.prompts import prompt
-from control_tower.game.red import Policy, PrivateToolsArg
+from control_tower.game.red import Policy, PrivateToolsArg, is_private
+from control_tower.game.telling import told
 from control_tower.game.views import RedView
 from control_tower.inspect_private import with_role
 from control_tower.models.asking import ask
@@ -71,7 +72,7 @@ class AttackPolicy(Policy):
     async def frame(
         self, input: Sequence[ChatMessage], private_tools: Sequence[ToolInfo]
     ) -> tuple[Sequence[ChatMessage], Sequence[ToolInfo]]:
-        turns = sum(message.role == "assistant" for message in input)
+        turns = sum(message.role == "assistant" and not is_private(message) for message in input)
         if self._probe:
             private_tools = [tool for tool in private_tools if tool.name != SIDE_TEST]
             await self._probe_once(turns)
@@ -100,7 +101,7 @@ class AttackPolicy(Policy):
             )
         elif self._plan == "each-step" and turns != self._planned_at:
             self._planned_at = turns
-            seen = [message for message in input if message.role != "system"]
+            seen = told([message for message in input if message.role != "system"])
             request = ChatMessageUser(content=self._filled("plan_step"))
             self._outline = await self._ask_planner("think", [*seen, request])
         return f"From the planner, for you alone:\n\n{self._outline}"

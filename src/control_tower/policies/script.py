@@ -17,7 +17,7 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolCall, ToolChoice, ToolInfo
 
 from control_tower.game.harness import REJECTED_SUBMIT
-from control_tower.game.red import HIDDEN_UNTRUSTED, PRIVATE_TURN, Policy
+from control_tower.game.red import HIDDEN_UNTRUSTED, Policy, is_private
 from control_tower.inspect_private import with_role
 from control_tower.logs.tool_names import BLOCKED, SUBMIT
 
@@ -45,9 +45,7 @@ class ScriptPolicy(Policy):
         last = conversation[-1] if conversation else None
         if last is not None and (last.metadata or {}).get(REJECTED_SUBMIT):
             return said(self._name, "The submit was rejected.")
-        turns = [
-            m for m in conversation if m.role == "assistant" and not (m.metadata or {}).get(PRIVATE_TURN)
-        ]
+        turns = [m for m in conversation if m.role == "assistant" and not is_private(m)]
         if len(turns) < len(self.outputs):
             return self.outputs[len(turns)]
         if len(turns) == len(self.outputs) and _submit_blocked(last):
