@@ -32,6 +32,15 @@ class OperationError(ExpectedError):
     """Something outside failed: a service, a file, a child process."""
 
 
+class Interrupted(ExpectedError):
+    """The user stopped a run; what was finished by then is kept."""
+
+    exit_code = 130
+
+    def __init__(self) -> None:
+        super().__init__("interrupted; finished samples are kept: to go on, the same command with --resume")
+
+
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str:
     """The end of an error message about an unknown name.
 

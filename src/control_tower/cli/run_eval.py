@@ -12,7 +12,7 @@ import click
 from control_tower import config as configuration
 from control_tower.arguments import parse_arguments, parse_key_values
 from control_tower.cli.output import Format, plain
-from control_tower.errors import OperationError, StateError, UsageError
+from control_tower.errors import Interrupted, OperationError, StateError, UsageError
 from control_tower.evals.default_roles import bind_roles
 from control_tower.evals.local import LocalRun, check_eval_args, run_local
 from control_tower.evals.plan import RunPlan
@@ -220,7 +220,7 @@ def _exit_code(run: LocalRun) -> int:
     if results.all_errored:
         raise OperationError(f"all {results.samples} samples errored: {'; '.join(results.errors[:3])}")
     if results.status == "cancelled":
-        raise click.Abort
+        raise Interrupted
     if results.status != "success":
         raise OperationError(
             f"{results.errored} samples errored and {results.missing} are missing; "

@@ -1,4 +1,4 @@
-"""What Inspect finds through its entry point: importing it registers our sandboxes, model providers and tasks."""
+"""What Inspect finds through its entry point: our sandboxes, model providers and tasks register on import."""
 
 from control_tower.evals.inspect_task import eval_task as eval_task
 from control_tower.game import seat as seat

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from control_tower import config as configuration
-from control_tower.errors import OperationError, StateError, UsageError, did_you_mean
+from control_tower.errors import Interrupted, StateError, UsageError, did_you_mean
 from control_tower.evals.plan import RunPlan
 from control_tower.evals.results import Results, read_results
 from control_tower.inspect_private import load_hooks_quietly
@@ -73,7 +73,7 @@ def run_local(plan: RunPlan, log_dir: Path, only: Iterable[SampleEpoch] | None =
 
     Raises:
         StateError: a model's provider, key or price is missing.
-        OperationError: Inspect made no log.
+        Interrupted: the user stopped it; what was finished is in the log.
     """
     from inspect_ai import eval as inspect_eval  # pyright: ignore[reportUnknownVariableType]
 
@@ -103,8 +103,10 @@ def run_local(plan: RunPlan, log_dir: Path, only: Iterable[SampleEpoch] | None =
             **_eval_args(plan),
         )
     if not logs:
-        raise OperationError(f"no log was written to {log_dir}")
+        raise Interrupted
     location = Path(logs[0].location.removeprefix("file://"))
+    if location.is_relative_to(Path.cwd()):
+        location = location.relative_to(Path.cwd())
     return LocalRun(results_of(plan, location), unpriced)
 
 

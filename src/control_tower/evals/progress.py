@@ -87,6 +87,8 @@ def show_progress(total: int) -> Generator[None]:
 
 
 def _verdict(sample: EvalSample) -> str:
+    if sample.error is not None and sample.error.message.startswith("CancelledError"):
+        return "interrupted"
     if sample.error is not None:
         return "error: " + on_one_line(sample.error.message)
     tasks = (sample.scores or {}).get(TASKS_SCORE)

@@ -107,6 +107,10 @@ def make_models(roles: Mapping[str, RoleSpec]) -> "dict[str, Model]":
     models: dict[str, Model] = {}
     for role, spec in roles.items():
         config = GenerateConfig.model_validate({"max_retries": retries, **spec.config})
+        variable = KEY_VARIABLES.get(spec.provider_name)
+        if variable and not os.environ.get(variable, "unset").strip():
+            # Set to nothing, it would pass the provider's check and fail at the first call.
+            raise StateError(_cannot_make(role, spec, ""))
         try:
             models[role] = get_model(spec.full_name, config=config, memoize=False)
         except PrerequisiteError as error:
