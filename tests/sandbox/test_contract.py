@@ -54,6 +54,15 @@ async def test_a_command_sees_only_its_services_variables(
     assert (await agent.exec(["sh", "-c", "echo $EXTRA"])).stdout == "\n"
 
 
+async def test_a_script_given_by_its_absolute_path_runs(machines: Machines) -> None:
+    agent = machines["default"]
+    await agent.write_file("/tmp/script.sh", "echo it ran in $(basename $PWD)\n")
+    assert (await agent.exec(["sh", "/tmp/script.sh"])).stdout == "it ran in app\n"
+    await agent.exec(["rm", "/tmp/script.sh"])
+    with pytest.raises(FileNotFoundError):
+        await agent.read_file("/tmp/script.sh")
+
+
 REACH_HOST = """
 import socket, struct
 addresses = ['127.0.0.1', '172.17.0.1', '8.8.8.8']
@@ -176,6 +185,10 @@ async def test_a_folder_is_archived_without_its_own_programs(machines: Machines,
         assert readme is not None and readme.read() == b"a small project\n"
         assert names["link"].linkname == "README.md" and names["README.md"].mode == 0
         assert names["tool.sh"].mode & 0o111
+    for relative, member in ((".", "sub/empty"), ("sub", "empty")):
+        assert await agent.archive(relative, tar, max_bytes=1 << 20, timeout=30)
+        with tarfile.open(tar) as archive:
+            assert member in {os.path.normpath(name) for name in archive.getnames()}
     with pytest.raises(OverflowError):
         await agent.archive("/app", tar, max_bytes=1 << 11, timeout=30)
     with pytest.raises(FileNotFoundError):

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL
-from typing import Any, BinaryIO, Literal, TypeVar, overload
+from typing import Any, BinaryIO, Literal, Protocol, TypeVar, cast, overload
 
 import anyio
 import yaml
@@ -176,7 +176,9 @@ class DockerSandbox(RuntimeVarsSandbox):
         container = (await self.connection()).container
         if container is None:
             return False
-        source = f"{container}:{path.rstrip('/')}/."
+        # For `docker cp` a relative path would be one below the container's root.
+        folder = cast(_ContainerPaths, self._inner).container_file(path)
+        source = f"{container}:{folder.rstrip('/')}/."
         with anyio.fail_after(timeout), destination.open("wb") as file:
             async with await anyio.open_process(["docker", "cp", "--", source, "-"], stdin=DEVNULL) as copy:
                 try:
@@ -202,6 +204,10 @@ class DockerSandbox(RuntimeVarsSandbox):
         if not isinstance(self, sandbox_cls) and isinstance(self._inner, sandbox_cls):
             return self._inner
         return super().as_type(sandbox_cls)
+
+
+class _ContainerPaths(Protocol):
+    def container_file(self, file: str) -> str: ...
 
 
 async def _copy_bounded(copy: Process, file: BinaryIO, max_bytes: int) -> None:
