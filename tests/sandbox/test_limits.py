@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from control_tower.errors import StateError
+from control_tower.errors import ValidationError
 from control_tower.sandbox import cgroups, process
 from control_tower.sandbox.cgroups import ControlGroup
 from control_tower.sandbox.machine import fallback_timeout
@@ -108,5 +108,5 @@ def test_the_fallback_time_limit(monkeypatch: pytest.MonkeyPatch, value: str, se
 @pytest.mark.parametrize("value", ["soon", "0", "-5"])
 def test_a_fallback_time_limit_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("CONTROL_TOWER_FALLBACK_EXEC_TIMEOUT", value)
-    with pytest.raises(StateError, match="positive number of seconds"):
+    with pytest.raises(ValidationError, match="fallback_exec_timeout"):
         fallback_timeout()

@@ -2,12 +2,12 @@
 
 The host sends this text to a fresh interpreter (see `machine.py`), so it uses the standard library only and
 has everything imported before the first command runs: what happens inside later cannot change it. Under
-bubblewrap it is process 1, which nothing inside can kill; it cannot be traced, and a request is served by a
-fork, so a command never holds the host's channel. No command of its own is ever run.
+bubblewrap it is process 1, which nothing inside can kill, stop or trace. It touches files itself; a command
+is started by a fork that watches it. No program of the machine is run but those that the host names.
 """
 
 # Paths are bytes here, which pathlib does not take.
-# ruff: noqa: PTH101, PTH103, PTH112, PTH115, PTH118, PTH120, PTH123, PTH208, PTH211
+# ruff: noqa: PTH101, PTH103, PTH112, PTH115, PTH116, PTH118, PTH120, PTH123, PTH208, PTH211
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ from contextlib import contextmanager, suppress
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 CHUNK = 1 << 18
 KILL_SECONDS = 2.5
+HOST_SECONDS = 60.0
+DEEPEST_TREE = 10_000
 IS_LINUX = sys.platform == "linux"
 GROUPS = os.pipe()
 
@@ -57,14 +59,17 @@ def main() -> None:
             limits = configure(fds)
         elif kind == b"K":
             kill_everything()
+        elif kind == b"F":
+            serve_files(fds[0])
         elif kind == b"R":
-            serve_in_fork(control, fds, limits)
+            run_in_fork(control, fds, limits)
         reap()
     kill_everything()
 
 
 def harden() -> None:
-    """No signal handler, no tracing by others, and orphans come to us."""
+    """No signal handler, no tracing by others, orphans come to us, and deep folders do not end us."""
+    sys.setrecursionlimit(DEEPEST_TREE)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if IS_LINUX:
         prctl(PR_SET_DUMPABLE, 0)
@@ -106,7 +111,7 @@ def configure(fds: list[int]) -> Limits:
     return Limits(int(processes), int(data_bytes), fds[1:])
 
 
-def serve_in_fork(control: socket.socket, fds: list[int], limits: Limits) -> None:
+def run_in_fork(control: socket.socket, fds: list[int], limits: Limits) -> None:
     try:
         pid = os.fork()
     except OSError:
@@ -117,7 +122,8 @@ def serve_in_fork(control: socket.socket, fds: list[int], limits: Limits) -> Non
             if IS_LINUX:
                 prctl(PR_SET_CHILD_SUBREAPER, 1)
             os.setsid()
-            serve(socket.socket(fileno=fds[0]), fds[1:], limits)
+            channel = socket.socket(fileno=fds[0])
+            run_command(channel, fds[1:], receive(channel), limits)
         except BaseException:  # noqa: BLE001 (a fork must never return into the loop above)
             os._exit(1)
         os._exit(0)
@@ -125,24 +131,30 @@ def serve_in_fork(control: socket.socket, fds: list[int], limits: Limits) -> Non
         os.close(fd)
 
 
-def serve(channel: socket.socket, streams: list[int], limits: Limits) -> None:
+def serve_files(fd: int) -> None:
     """Do what one request says and answer on its channel: `ok ...`, or `error <errno>`."""
-    fields = receive(channel)
-    try:
-        if fields[0] == b"exec":
-            run_command(channel, streams, fields[1:], limits)
-        elif fields[0] == b"read":
-            read_file(channel, fields[1], int(fields[2]))
-        elif fields[0] == b"write":
-            write_file(fields[1], fields[2], 0o666)
-            send(channel, b"ok")
-        elif fields[0] == b"populate":
-            populate(fields[1:])
-            send(channel, b"ok")
-        elif fields[0] == b"archive":
-            archive(channel, fields[1])
-    except OSError as failure:
-        send(channel, b"error", str(failure.errno or errno.EIO).encode())
+    with socket.socket(fileno=fd) as channel:
+        channel.settimeout(HOST_SECONDS)
+        try:
+            serve_request(channel, receive(channel))
+        except OSError as failure:
+            with suppress(OSError):
+                send(channel, b"error", str(failure.errno or errno.EIO).encode())
+        except Exception:  # noqa: BLE001 (whatever a file tree does, the machine goes on)
+            return
+
+
+def serve_request(channel: socket.socket, fields: list[bytes]) -> None:
+    if fields[0] == b"read":
+        read_file(channel, fields[1], int(fields[2]))
+    elif fields[0] == b"write":
+        write_file(fields[1], fields[2], 0o666)
+        send(channel, b"ok")
+    elif fields[0] == b"populate":
+        populate(fields[1:])
+        send(channel, b"ok")
+    elif fields[0] == b"archive":
+        archive(channel, fields[1])
 
 
 def receive(channel: socket.socket) -> list[bytes]:
@@ -389,6 +401,8 @@ def write_file(path: bytes, content: bytes, mode: int) -> None:
     fd = os.open(path, flags, mode)
     try:
         require_regular(fd)
+        if IS_LINUX and os.fstat(fd).st_dev == os.stat("/proc").st_dev:
+            raise OSError(errno.EINVAL, "")
         os.ftruncate(fd, 0)
         view = memoryview(content)
         while view:

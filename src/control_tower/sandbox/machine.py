@@ -21,7 +21,7 @@ from inspect_ai.util import (
 )
 
 from control_tower import config as configuration
-from control_tower.errors import StateError
+from control_tower.errors import StateError, ValidationError
 from control_tower.sandbox.streams import Output, Tail, feed
 from control_tower.sandbox.wire import Channel, receive_tar
 
@@ -40,11 +40,11 @@ def fallback_timeout() -> int:
     """Seconds that a command without a timeout of its own may take.
 
     Raises:
-        StateError: the configured value is not a positive whole number.
+        ValidationError: the configured value is not a positive whole number.
     """
     text = configuration.get("fallback_exec_timeout", str(_FALLBACK_TIMEOUT)) or ""
-    if not text.isdigit() or int(text) < 1:
-        raise StateError(f"fallback_exec_timeout {text!r} must be a positive number of seconds")
+    if not text.isdecimal() or int(text) < 1:
+        raise ValidationError(f"fallback_exec_timeout is {text!r}, not a positive number of seconds")
     return int(text)
 
 
@@ -157,10 +157,11 @@ class Machine:
             SandboxUnavailableError: the machine is gone.
         """
         seconds = timeout if timeout is not None else fallback_timeout()
-        running = await self._start(argv, cwd, env, with_stdin=stdin is not None)
+        running, theirs = _Running.open(argv, with_stdin=stdin is not None)
         answer: list[bytes] | None = None
         try:
             with anyio.move_on_after(seconds) as waiting:
+                await self._start(running, theirs, argv, cwd, env)
                 async with anyio.create_task_group() as group:
                     running.follow(group, stdin)
                     answer = await running.channel.receive(_SMALL)
@@ -188,7 +189,7 @@ class Machine:
                 return ExecResult(False, 127, "", f"{program}: {os.strerror(int(code))}\n")
             case [b"failed", b"cwd", code]:
                 return ExecResult(False, 126, "", f"cannot change to {cwd}: {os.strerror(int(code))}\n")
-            case [b"failed" | b"error", *_, code]:
+            case [b"failed", _, code]:
                 return ExecResult(False, 126, "", f"cannot start {program}: {os.strerror(int(code))}\n")
             case _:
                 await self._require_alive()
@@ -196,7 +197,9 @@ class Machine:
 
     async def start(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> Background:
         """Start a command that runs until the machine ends, with its last output kept."""
-        return Background(await self._start(argv, cwd, env, with_stdin=False))
+        running, theirs = _Running.open(argv, with_stdin=False)
+        await self._start(running, theirs, argv, cwd, env)
+        return Background(running)
 
     async def read_file(self, path: str, limit: int) -> bytes:
         """A regular file's bytes.
@@ -229,7 +232,7 @@ class Machine:
 
     async def _file_request(self, fields: list[bytes], path: str, limit: int) -> list[bytes]:
         with anyio.fail_after(_FILE_TIMEOUT):
-            answer = await self._ask(b"R", (), fields, limit + _SMALL)
+            answer = await self._ask(b"F", (), fields, limit + _SMALL)
         if answer is None:
             await self._require_alive()
             raise OSError(errno.EIO, "the request was ended inside the sandbox", path)
@@ -249,7 +252,7 @@ class Machine:
         channel, theirs = Channel.pair()
         try:
             with anyio.fail_after(timeout), destination.open("wb") as file:
-                await self._request(b"R", [theirs])
+                await self._request(b"F", [theirs])
                 await channel.send([b"archive", os.fsencode(path)])
                 trouble = await receive_tar(channel, file, max_bytes)
         finally:
@@ -285,24 +288,21 @@ class Machine:
         raise SandboxUnavailableError(f"sandbox '{self.name}' is not running")
 
     async def _start(
-        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, with_stdin: bool
-    ) -> _Running:
-        if not argv:
-            raise ValueError("the command is empty")
-        running, theirs = _Running.open(with_stdin)
-        fields = [b"exec", os.fsencode(cwd), str(len(env)).encode()]
+        self,
+        running: _Running,
+        theirs: Sequence[int],
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+    ) -> None:
+        fields = [os.fsencode(cwd), str(len(env)).encode()]
         fields += [os.fsencode(f"{key}={value}") for key, value in env.items()]
         fields += [os.fsencode(argument) for argument in argv]
         try:
             await self._request(b"R", theirs)
             await running.channel.send(fields)
         except OSError as failure:
-            running.finish()
             raise SandboxUnavailableError(f"sandbox '{self.name}' does not answer") from failure
-        except BaseException:
-            running.finish()
-            raise
-        return running
 
     async def _kill(self, running: _Running) -> None:
         """End a command with its descendants; everything when they resist; the machine when all fails."""
@@ -356,8 +356,10 @@ class _Running:
     stderr: Output
 
     @classmethod
-    def open(cls, with_stdin: bool) -> tuple[_Running, list[int]]:
+    def open(cls, argv: Sequence[str], *, with_stdin: bool) -> tuple[_Running, list[int]]:
         """The ends here, and those to hand over: channel, standard input, output, error."""
+        if not argv:
+            raise ValueError("the command is empty")
         channel, theirs = Channel.pair()
         if with_stdin:
             their_stdin, stdin = os.pipe()

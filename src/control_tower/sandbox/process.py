@@ -1,8 +1,9 @@
 """The `process` sandbox: each service is plain processes in a temporary folder. It isolates nothing.
 
 For machines where neither Docker nor bubblewrap works. A path `/x` of a service is `<folder>/<service>/x` for
-files and working folders; commands see the host's paths, so they must use relative ones. On Linux everything
-that a sample started is ended with it, wherever it moved; elsewhere what stayed in its process group.
+files, working folders, and arguments that name something there; else commands see the host's paths, so they
+must use relative ones. On Linux everything that a sample started is ended with it, wherever it moved;
+elsewhere what stayed in its process group.
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ class ProcessSandbox(ServiceSandbox):
     def path(self, file: str) -> str:
         inside = super().path(file)
         return inside if Path(inside).is_relative_to(self.root) else f"{self.root}{inside}"
+
+    @override
+    def argument(self, text: str) -> str:
+        return self.path(text) if text.startswith("/") and os.path.lexists(self.path(text)) else text
 
     @override
     @classmethod

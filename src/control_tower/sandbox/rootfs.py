@@ -18,6 +18,7 @@ HOME = "/root"
 MAX_COPY_BYTES = 256 << 20
 _SHARED_MEMORY = 64 << 20
 _LINKED_TO_USR = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_HIDDEN_IN_PROC = ("cmdline", "kcore", "keys", "kmsg", "sched_debug", "timer_list")
 _FROM_ETC = ("ld.so.cache", "alternatives", "protocols", "services")
 
 
@@ -45,12 +46,14 @@ def system_arguments(interpreter: Interpreter) -> list[str]:
 
 def machine_arguments(interpreter: Interpreter, disk_bytes: int) -> list[str]:
     """bwrap arguments for a machine's whole file system, of at most `disk_bytes` of its own."""
+    hidden = [path for name in _HIDDEN_IN_PROC if (path := Path("/proc", name)).exists()]
     return [
         *("--size", str(disk_bytes), "--tmpfs", "/"),
         *system_arguments(interpreter),
         *("--proc", "/proc", "--dev", "/dev"),
         *("--perms", "1777", "--size", str(min(_SHARED_MEMORY, disk_bytes)), "--tmpfs", "/dev/shm"),
         *("--remount-ro", "/dev"),
+        *(argument for path in hidden for argument in ("--ro-bind", "/dev/null", str(path))),
     ]
 
 

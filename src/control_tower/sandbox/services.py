@@ -91,6 +91,10 @@ class ServiceSandbox(RuntimeVarsSandbox):
         """A path as commands see it; relative ones are below the working folder."""
         return posixpath.join(self.service.working_dir, file)
 
+    def argument(self, text: str) -> str:
+        """A command's word as it is run."""
+        return text
+
     @override
     async def exec(
         self,
@@ -109,7 +113,7 @@ class ServiceSandbox(RuntimeVarsSandbox):
                 f"sandbox '{self.service.name}' has only root: it cannot run a command as '{user}'"
             )
         return await self.machine.exec(
-            cmd,
+            [self.argument(text) for text in cmd],
             cwd=self.path(cwd or ""),
             env={**self._environment, **(env or {})},
             stdin=input.encode() if isinstance(input, str) else input,

@@ -103,13 +103,18 @@ def _ignore(chunk: bytes) -> None:
     del chunk
 
 
+_MOST_KEPT = 128
+
 _lock = threading.Lock()
 _new: list[tuple[int, Callable[[bytes], None]]] = []
 _wake: int | None = None
 
 
 def keep_reading(fd: int, sink: Callable[[bytes], None]) -> None:
-    """Read a pipe to its end in a thread of its own, slowly, and close it; `sink` gets what comes."""
+    """Read a pipe to its end in a thread of its own, slowly, and close it; `sink` gets what comes.
+
+    Of the pipes that nobody wants to see, the oldest are closed when they become many.
+    """
     global _wake
     os.set_blocking(fd, False)
     with _lock:
@@ -124,7 +129,16 @@ def _read_forever(wake: int) -> None:
     sinks: dict[int, Callable[[bytes], None]] = {}
     poller = select.poll()
     poller.register(wake, select.POLLIN)
+
+    def drop(fd: int) -> None:
+        poller.unregister(fd)
+        del sinks[fd]
+        os.close(fd)
+
     while True:
+        ignored = [fd for fd, sink in sinks.items() if sink is _ignore]
+        for fd in ignored[:-_MOST_KEPT]:
+            drop(fd)
         for fd, _event in poller.poll():
             if fd == wake:
                 os.read(wake, _CHUNK)
@@ -134,11 +148,8 @@ def _read_forever(wake: int) -> None:
                     sinks[pipe] = sink
                     poller.register(pipe, select.POLLIN)
                 continue
-            chunk = os.read(fd, _CHUNK)
-            if chunk:
+            if chunk := os.read(fd, _CHUNK):
                 sinks[fd](chunk)
             else:
-                poller.unregister(fd)
-                del sinks[fd]
-                os.close(fd)
+                drop(fd)
         time.sleep(_PAUSE)
