@@ -86,7 +86,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="leaving the network b
 def test_the_wheel_plays_the_demo_offline(wheel: Path, place: Path) -> None:
     result, said = demo(install(wheel, place), place, "--epochs", "1")
     assert {"status": "success", "samples": 8, "unscored": 0, "errored": 0}.items() <= result.items()
-    log = Path(str(result["log"]))
+    log = place / "home" / str(result["log"])
     assert "sandbox   bubblewrap" in said
     assert log.parent == place / "home" / "logs"
     assert log.stat().st_size > 0
