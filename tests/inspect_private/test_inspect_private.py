@@ -15,6 +15,7 @@ from inspect_ai.log import read_eval_log, read_eval_log_sample_summaries
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import SampleScore, Score
 from inspect_ai.solver import Generate, Solver, TaskState, solver
+from inspect_ai.util import SandboxEnvironment
 
 from control_tower import inspect_private
 from control_tower.logs.archive import EvalArchive, SampleKey
@@ -130,3 +131,15 @@ def test_writing_process_sees_only_a_process_that_could_have_written(tmp_path: P
         for left in database.parent.iterdir():
             left.unlink()
         database.parent.rmdir()
+
+
+def test_the_docker_provider_has_what_ours_hands_on() -> None:
+    provider = inspect_private.docker_provider()
+    assert issubclass(provider, SandboxEnvironment)
+    assert callable(getattr(provider, "container_file", None)), (
+        "archives need paths as the container has them"
+    )
+
+
+def test_sandbox_types_are_those_of_all_packages() -> None:
+    assert {"docker", "local", "bwrap", "process", "lb-docker"} <= set(inspect_private.sandbox_types())
