@@ -41,10 +41,16 @@ def commands(page: Path, kind: str) -> list[Command]:
 def play(page: Path, kind: str, folder: Path) -> None:
     """Run a page's commands one after the other in an empty folder that has its named files."""
     for language, info, text in BLOCK.findall(page.read_text()):
-        if language == "python" and info:
+        if language != "console" and info:
+            (folder / info).parent.mkdir(parents=True, exist_ok=True)
             (folder / info).write_text(text)
     keep = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
-    environment = {**keep, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder)}
+    environment = {
+        **keep,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(folder),
+        "CONTROL_TOWER_SETTINGS_DIR": str(folder / ".settings"),
+    }
     for command in commands(page, kind):
         done = subprocess.run(
             ["bash", "-c", command.line],
