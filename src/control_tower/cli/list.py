@@ -75,9 +75,11 @@ def list_models(output_format: Format) -> None:
     """List short names of models, and whether their provider's key is set."""
     import os
 
+    from control_tower.config import load_dotenv
     from control_tower.models.aliases import ALIASES
     from control_tower.models.roles import KEY_VARIABLES
 
+    load_dotenv()
     rows: list[dict[str, Any]] = []
     for alias, model in sorted(ALIASES.items()):
         variable = KEY_VARIABLES.get(model.partition("/")[0])
