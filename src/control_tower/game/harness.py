@@ -18,6 +18,7 @@ from inspect_ai.util import span
 
 from control_tower.game.ledger import Ledger
 from control_tower.logs.tool_names import AUDITED, BLOCKED, SUBMIT, is_submission_tool
+from control_tower.models.well_formed import well_formed
 
 Finish = Literal["submitted", "audited", "step_limit", "no_progress"]
 
@@ -130,9 +131,10 @@ class NullHarness:
         record = ChatMessageAssistant(content="", tool_calls=calls)
         table.messages.append(record)
         executed = await execute_tools([record], [*table.tools, *table.engine_tools])
-        table.messages.extend(executed.messages)
-        table.ledger.ran(executed.messages)
-        return [message for message in executed.messages if isinstance(message, ChatMessageTool)]
+        messages = [well_formed(message) for message in executed.messages]
+        table.messages.extend(messages)
+        table.ledger.ran(messages)
+        return [message for message in messages if isinstance(message, ChatMessageTool)]
 
 
 def _blocked_submission(call: ToolCall) -> bool:

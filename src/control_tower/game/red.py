@@ -24,6 +24,7 @@ from pydantic import BeforeValidator
 from control_tower.game.views import RedView
 from control_tower.inspect_private import with_role
 from control_tower.models.asking import ask
+from control_tower.models.well_formed import well_formed
 
 HIDDEN_UNTRUSTED = "hidden_untrusted"
 PRIVATE_TURN = "ct_private"
@@ -231,7 +232,7 @@ class Untrusted:
         request = ChatMessageAssistant(content="", tool_calls=[call])
         async with span(f"private:{call.function}", type="ct_scope"):
             executed = await execute_tools([request], [self._private[call.function]])
-        return [message for message in executed.messages if isinstance(message, ChatMessageTool)]
+        return [well_formed(m) for m in executed.messages if isinstance(m, ChatMessageTool)]
 
     def _with_private(self, conversation: list[ChatMessage]) -> list[ChatMessage]:
         if not self._turns:

@@ -9,13 +9,13 @@ from inspect_ai.model import (
     ChatMessageTool,
     GenerateConfig,
     Model,
-    ModelAPI,
     ModelOutput,
     get_model,
     modelapi,
 )
 from inspect_ai.tool import ToolCall, ToolChoice, ToolInfo
 
+from control_tower.game.answering import AnsweringModel
 from control_tower.game.harness import REJECTED_SUBMIT
 from control_tower.game.red import HIDDEN_UNTRUSTED, Policy, is_private
 from control_tower.inspect_private import with_role
@@ -37,8 +37,13 @@ class ScriptPolicy(Policy):
         self.outputs: list[ModelOutput] = []
 
     def action_model(self) -> Model:
-        model = get_model(f"{SCRIPTED_PROVIDER}/{self._name}", memoize=False, policy=self)
+        model = get_model(f"{SCRIPTED_PROVIDER}/{self._name}", memoize=False, answer=self._answer)
         return with_role(model, HIDDEN_UNTRUSTED)
+
+    async def _answer(
+        self, input: list[ChatMessage], tools: list[ToolInfo], tool_choice: ToolChoice, config: GenerateConfig
+    ) -> ModelOutput:
+        return self.next_output(input)
 
     def next_output(self, conversation: Sequence[ChatMessage]) -> ModelOutput:
         """The turn that follows a conversation."""
@@ -54,29 +59,8 @@ class ScriptPolicy(Policy):
 
 
 @modelapi(name=SCRIPTED_PROVIDER)
-class ScriptedModel(ModelAPI):
+class ScriptedModel(AnsweringModel):
     """Answers with what a policy prepared."""
-
-    def __init__(
-        self,
-        model_name: str,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        config: GenerateConfig = GenerateConfig(),  # noqa: B008
-        policy: ScriptPolicy | None = None,
-    ) -> None:
-        super().__init__(model_name, base_url, api_key, [], config)
-        self._policy = policy
-
-    async def generate(
-        self, input: list[ChatMessage], tools: list[ToolInfo], tool_choice: ToolChoice, config: GenerateConfig
-    ) -> ModelOutput:
-        if self._policy is None:
-            raise RuntimeError("a scripted model answers only for its policy")
-        return self._policy.next_output(input)
-
-    def max_connections(self) -> int:
-        return 1_000_000
 
 
 def called(
