@@ -1,7 +1,7 @@
 """A clean surrounding for every test: no user's keys, settings, configuration or log folder."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -29,3 +29,15 @@ def _clean_surrounding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     yield
     os.environ.clear()
     os.environ.update(before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI a test that needs Docker must run: skipping it is a failure."""
+    report = yield
+    if report.skipped and os.environ.get("CI") and item.get_closest_marker("docker"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI: {call.excinfo.value if call.excinfo else report.longrepr}"
+    return report
