@@ -440,6 +440,27 @@ async def test_a_killed_run_takes_its_machines_along(anyio_backend: str, name: s
         assert not list(Path("/tmp").glob(f"ct-*-{run.pid}-*"))
 
 
+def containers_of(pid: int) -> list[str]:
+    listing = ["docker", "ps", "--all", "--format", '{{.Label "com.docker.compose.project.config_files"}}']
+    files = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()
+    return [file for file in files if f"/sample-{pid}-" in file]
+
+
+@pytest.mark.docker
+async def test_containers_of_a_killed_run_go_at_the_next_start(anyio_backend: str) -> None:
+    async with sample("lb-docker"):
+        pass
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(  # noqa: ASYNC220
+        [sys.executable, "-c", KILLED, "lb-docker"], stdout=subprocess.PIPE, text=True, cwd=root
+    ) as run:
+        assert run.stdout is not None and "ready\n" in run.stdout
+        run.kill()
+    assert len(containers_of(run.pid)) == 3
+    async with sample("lb-docker"):
+        assert containers_of(run.pid) == []
+
+
 async def test_machines_start_from_several_threads(anyio_backend: str, nothing_left: Leftovers) -> None:
     """Ending a thread that started nothing must not end a machine."""
     async with sample("bwrap") as machines:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -32,8 +31,9 @@ from control_tower.environments.runtime_vars import RuntimeVarsSandbox, fresh
 from control_tower.errors import StateError, ValidationError
 from control_tower.inspect_private import docker_provider
 from control_tower.sandbox.compose import load_yaml
-from control_tower.sandbox.docker_probe import docker_problem
+from control_tower.sandbox.docker_probe import bring_down, compose_projects, docker_problem
 from control_tower.sandbox.machine import fallback_timeout
+from control_tower.sandbox.owners import owned_name, owner_is_dead
 from control_tower.sandbox.transforms import for_docker
 
 _NO_ADDRESSES = (
@@ -49,7 +49,7 @@ class DockerSandbox(RuntimeVarsSandbox):
     """A container of a sample; `as_type` also gives Inspect's own sandbox object."""
 
     def __init__(
-        self, inner: SandboxEnvironment, runtime_vars: Mapping[str, str], compose_file: Path | None
+        self, inner: SandboxEnvironment, runtime_vars: Mapping[str, str], compose_file: Path
     ) -> None:
         super().__init__()
         self.runtime_vars = dict(runtime_vars)
@@ -72,6 +72,7 @@ class DockerSandbox(RuntimeVarsSandbox):
         """Check the daemon; build and pull what the samples need."""
         if problem := docker_problem():
             raise StateError(problem)
+        await anyio.to_thread.run_sync(sweep)
         await docker_provider().task_init(task_name, str(_shared_file(config)))
 
     @override
@@ -87,14 +88,11 @@ class DockerSandbox(RuntimeVarsSandbox):
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
     ) -> dict[str, SandboxEnvironment]:
         runtime_vars = fresh(metadata)
-        own_file = _sample_file(config, runtime_vars) if runtime_vars else None
+        own_file = _sample_file(config, runtime_vars)
         try:
-            started = await docker_provider().sample_init(
-                task_name, str(own_file or _shared_file(config)), metadata
-            )
+            started = await docker_provider().sample_init(task_name, str(own_file), metadata)
         except BaseException as failure:
-            if own_file is not None:
-                own_file.unlink(missing_ok=True)
+            own_file.unlink(missing_ok=True)
             if "address pool" in str(failure):
                 raise StateError(_NO_ADDRESSES) from failure
             raise
@@ -117,8 +115,7 @@ class DockerSandbox(RuntimeVarsSandbox):
         await docker_provider().sample_cleanup(task_name, config, inner, interrupted)
         if not interrupted:
             for sandbox in ours.values():
-                if sandbox._compose_file is not None:
-                    sandbox._compose_file.unlink(missing_ok=True)
+                sandbox._compose_file.unlink(missing_ok=True)
 
     @override
     @classmethod
@@ -220,28 +217,40 @@ async def _copy_bounded(copy: Process, file: BinaryIO, max_bytes: int) -> None:
         file.write(chunk)
 
 
+def sweep() -> None:
+    """Bring down the containers and remove the files of samples whose process is dead."""
+    for project, files in compose_projects():
+        if any(file.parent == _folder() and owner_is_dead(file.stem) for file in files):
+            bring_down(project)
+    for file in _folder().glob("sample-*.yaml"):
+        if owner_is_dead(file.stem):
+            file.unlink(missing_ok=True)
+
+
 def _shared_file(config: SandboxEnvironmentConfigType | None) -> Path:
-    """The changed compose file for all samples without runtime variables, named by its content."""
+    """The changed compose file without runtime variables, for building images; named by its content."""
     text = _changed(config, {})
-    folder = configuration.cache_dir() / "compose"
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.yaml"
+    file = _folder() / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.yaml"
     if not file.is_file() or file.read_text(encoding="utf-8") != text:
-        with tempfile.NamedTemporaryFile("w", dir=folder, encoding="utf-8", delete=False) as new:
-            new.write(text)
-        Path(new.name).replace(file)
+        new = file.with_name(owned_name("sample") + ".yaml")
+        new.write_text(text, encoding="utf-8")
+        new.replace(file)
     return file
 
 
 def _sample_file(config: SandboxEnvironmentConfigType | None, runtime_vars: Mapping[str, str]) -> Path:
-    """The changed compose file of one sample; it holds secrets, so only this user can read it."""
-    folder = configuration.cache_dir() / "compose"
+    """The changed compose file of one sample; it may hold secrets, so only this user can read it."""
+    text = _changed(config, runtime_vars)
+    file = _folder() / f"{owned_name('sample')}.yaml"
+    file.touch(mode=0o600)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def _folder() -> Path:
+    folder = configuration.cache_dir().resolve() / "compose"
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=folder, prefix="sample-", suffix=".yaml", encoding="utf-8", delete=False
-    ) as new:
-        new.write(_changed(config, runtime_vars))
-    return Path(new.name)
+    return folder
 
 
 def _changed(config: SandboxEnvironmentConfigType | None, runtime_vars: Mapping[str, str]) -> str:

@@ -1,7 +1,8 @@
-"""Whether Docker can be used here: the client, its compose plugin, the daemon, and images."""
+"""What the docker client tells and does: whether Docker can be used here, its images and projects."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 from control_tower.sandbox.compose import interpolate, load_yaml
 from control_tower.sandbox.transforms import images_needed
 
-_SECONDS = 10
+_SECONDS = 30
 
 
 @cache
@@ -34,11 +35,27 @@ def missing_images(compose_file: Path) -> list[str]:
     return [image for image in images if not _answers("image", "inspect", "--format", "{{.Id}}", image)]
 
 
+def compose_projects() -> list[tuple[str, list[Path]]]:
+    """Compose projects that have containers, running or not, with the files they were made from."""
+    done = _docker("compose", "ls", "--all", "--format", "json")
+    projects: list[dict[str, str]] = json.loads(done.stdout) if done and done.returncode == 0 else []
+    return [(p["Name"], [Path(file) for file in p["ConfigFiles"].split(",")]) for p in projects]
+
+
+def bring_down(project: str) -> None:
+    """Remove a compose project's containers, networks and volumes."""
+    _docker("compose", "--project-name", project, "down", "--volumes", "--timeout", "1")
+
+
 def _answers(*arguments: str) -> bool:
     """Whether a docker command succeeds in time."""
+    done = _docker(*arguments)
+    return done is not None and done.returncode == 0
+
+
+def _docker(*arguments: str) -> subprocess.CompletedProcess[bytes] | None:
     command: Sequence[str] = ["docker", *arguments]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS)
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
+        return None
