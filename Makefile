@@ -3,16 +3,16 @@
 RUN := .venv/bin
 export PYTHON
 
-.PHONY: demo test test-all check docs pins clean
+.PHONY: demo test test-all check docs bench pins clean
 
 demo: .venv/.runtime
 	$(RUN)/ct demo
 
 test: .venv/.dev
-	$(RUN)/pytest -m "not slow and not docker" -n 2
+	$(RUN)/pytest -m "not slow and not docker" -n 2 --dist loadfile
 
 test-all: .venv/.dev
-	$(RUN)/pytest -m "slow or docker" -n 2
+	$(RUN)/pytest -m "slow or docker" -n 2 --dist loadfile
 
 check: .venv/.dev
 	$(RUN)/ruff check
@@ -24,6 +24,10 @@ check: .venv/.dev
 
 docs: .venv/.dev
 	$(RUN)/python scripts/reference.py
+
+# Ratios against Inspect alone; on a machine that does nothing else.
+bench: .venv/.dev
+	$(RUN)/python -m benchmarks
 
 # Choose the newest versions that fit and write them down with their hashes.
 PIN := $(or $(shell command -v uv),$(RUN)/uv) pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
