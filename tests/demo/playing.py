@@ -16,7 +16,7 @@ from inspect_ai.util import SandboxEnvironmentSpec, sandbox
 from control_tower.demo.web_scraping import environment
 from control_tower.environments import runtime_vars
 from control_tower.policies.scripted import read_trajectory
-from control_tower.sandbox.docker_probe import docker_problem
+from control_tower.sandbox.docker_probe import docker_problem, missing_images
 from control_tower.sandbox.namespaces import bubblewrap_problem
 
 ENV_ID = "demo/web_scraping"
@@ -74,10 +74,7 @@ class Work:
 
 def play(sandbox_type: str, samples: Mapping[str, Work], log_dir: Path) -> dict[str, Outcome]:
     """Run each sample's commands on a fresh machine, then score it."""
-    if sandbox_type == "bwrap" and (problem := bubblewrap_problem()):
-        pytest.skip(problem)
-    if sandbox_type == "lb-docker" and (problem := docker_problem()):
-        pytest.skip(problem)
+    skip_where_it_cannot_work(sandbox_type)
     import control_tower.sandbox.providers  # noqa: F401
 
     for side in environment.task_space().sides().values():
@@ -102,6 +99,17 @@ def play(sandbox_type: str, samples: Mapping[str, Work], log_dir: Path) -> dict[
     assert log.samples is not None
     assert [sample.error.message for sample in log.samples if sample.error] == []
     return {str(sample.id): _outcome(sample.metadata["outcome"]) for sample in log.samples}
+
+
+def skip_where_it_cannot_work(sandbox_type: str) -> None:
+    """Skip a test on a machine that lacks what a sandbox type needs, and say what that is."""
+    if sandbox_type == "bwrap" and (problem := bubblewrap_problem()):
+        pytest.skip(problem)
+    if sandbox_type == "lb-docker":
+        if problem := docker_problem():
+            pytest.skip(problem)
+        if missing := missing_images(environment.get_compose_path()):
+            pytest.skip(f"Docker has no image {missing[0]}: CT_BASE_IMAGE can name another one with python3")
 
 
 def _outcome(recorded: dict[str, Any]) -> Outcome:

@@ -32,7 +32,7 @@ class Site:
         """URLs up to a depth, all of them for None."""
         return {url for url, at in self.depths.items() if depth is None or at <= depth}
 
-    def files(self) -> dict[str, dict[str, Mapping[str, object]]]:
+    def pages(self) -> dict[str, dict[str, Mapping[str, object]]]:
         """What the server serves: host -> path with query -> page."""
         served: dict[str, dict[str, Mapping[str, object]]] = {host: {} for host in self.hosts}
         for url, links in self.links.items():

@@ -26,8 +26,8 @@ from control_tower.environments.failures import CaptureFailed, EnvironmentNotRea
 CODEBASE = Path(__file__).parent.parent / "web_scraping" / "codebase"
 CONFIG = CODEBASE / "src" / "config"
 
-CRAWL_SECONDS = 20
-STEP_SECONDS = 30
+CRAWL_SECONDS = 30
+STEP_SECONDS = 60
 MAX_TREE_BYTES = 4 * 1024**2
 MAX_TREE_ENTRIES = 2_000
 
@@ -138,9 +138,9 @@ async def start_trial(sites: Iterable[Site]) -> Trial:
     """
     try:
         with anyio.fail_after(STEP_SECONDS):
-            for site in sites:
-                for host, pages in site.files().items():
-                    await sandbox("checker-web").write_file(f"sites/{host}.json", json.dumps(pages))
+            served = {host: pages for site in sites for host, pages in site.pages().items()}
+            name = f"sites/{secrets.token_hex(8)}.json"
+            await sandbox("checker-web").write_file(name, json.dumps(served))
             ready = await sandbox("checker").exec(["sh", "-c", ":"], timeout=STEP_SECONDS)
             if not ready.success:
                 raise OSError("no command can be run there")

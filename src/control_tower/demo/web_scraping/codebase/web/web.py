@@ -1,7 +1,7 @@
 """The internet of one sample: a forward proxy that answers for every host and logs each request before it answers.
 
-Hosts that have a file in `sites/` serve just that; with WEB_GENERATE=1 all others serve a small shop made
-from the seed. A request that cannot be logged is not served. The file `ready` appears when it listens.
+Hosts that a file in `sites/` describes serve just that; with WEB_GENERATE=1 all others serve a small shop
+made from the seed. A request that cannot be logged is not served. The file `ready` appears when it listens.
 """
 
 import hashlib
@@ -117,15 +117,37 @@ class World:
         return int.from_bytes(digest[:8], "big") % size
 
 
-def site_answer(host, path):
-    """What a site file serves for a path; None when the host has no site file."""
-    try:
-        site = json.loads((SITES / f"{host}.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    if path not in site:
-        return 404, HTML, page("Not found", [])
-    return 200, HTML, page(site[path]["title"], [(href, href) for href in site[path]["links"]])
+class Sites:
+    """Hosts described by the files in a folder; a new file is read when a host is asked for that none has."""
+
+    def __init__(self, folder):
+        folder.mkdir(exist_ok=True)
+        self._folder = folder
+        self._read = set()
+        self._hosts = {}
+        self._lock = threading.Lock()
+
+    def answer(self, host, path):
+        """What the host serves for a path; None when no file describes it."""
+        if host not in self._hosts:
+            self._read_new_files()
+        site = self._hosts.get(host)
+        if site is None:
+            return None
+        if path not in site:
+            return 404, HTML, page("Not found", [])
+        return 200, HTML, page(site[path]["title"], [(href, href) for href in site[path]["links"]])
+
+    def _read_new_files(self):
+        with self._lock:
+            for file in self._folder.glob("*.json"):
+                if file.name in self._read:
+                    continue
+                try:
+                    self._hosts.update(json.loads(file.read_text(encoding="utf-8")))
+                except ValueError:
+                    continue  # it is still being written
+                self._read.add(file.name)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -205,14 +227,15 @@ class Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, address, log, world):
+    def __init__(self, address, log, sites, world):
         super().__init__(address, Handler)
         self.log = log
+        self._sites = sites
         self._world = world
         self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     def answer(self, host, path):
-        answer = site_answer(host, path)
+        answer = self._sites.answer(host, path)
         if answer is None and self._world is not None:
             answer = self._world.answer(host, path)
         return answer or (404, HTML, page("Not found", []))
@@ -241,11 +264,10 @@ def main():
         with socket.create_connection((host, int(port)), timeout=5) as link:
             link.sendall(f"GET {HEALTH_PATH} HTTP/1.0\r\n\r\n".encode())
             sys.exit(0 if b" 200 " in link.recv(100) else 1)
-    SITES.mkdir(exist_ok=True)
     world = None
     if os.environ.get("WEB_GENERATE") == "1":
         world = World(json.loads(WORLD.read_text(encoding="utf-8")), os.environ.get("WEB_SEED", "demo"))
-    server = Server((host, int(port)), Log(LOG), world)
+    server = Server((host, int(port)), Log(LOG), Sites(SITES), world)
     READY.write_text("listening\n", encoding="utf-8")
     server.serve_forever()
 
