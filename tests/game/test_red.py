@@ -127,7 +127,6 @@ def test_private_calls_are_answered_before_the_turn_is_drawn(play: Play) -> None
         "tool",
         "assistant",
         "tool",
-        "assistant",
         "tool",
     ]
     calls = [call.function for m in sample.messages if m.role == "assistant" for call in m.tool_calls or []]

@@ -7,6 +7,10 @@ from inspect_ai.tool import ToolChoice, ToolInfo
 from tenacity import RetryError
 
 from control_tower.errors import OperationError, on_one_line
+from control_tower.models.well_formed import well_formed_turn
+
+_UNREADABLE_CALL = "Unable to parse tool parameter JSON"
+"""How Anthropic's client begins to say that a streamed call's arguments are no JSON."""
 
 
 async def ask(
@@ -16,13 +20,15 @@ async def ask(
     tool_choice: ToolChoice | None = None,
     config: GenerateConfig | None = None,
 ) -> ModelOutput:
-    """A model's answer; refusals and truncated answers are answers.
+    """A model's answer, well formed; refusals and truncated answers are answers.
+
+    An answer that the provider's client cannot read is an empty one of stop reason `unknown`.
 
     Raises:
         OperationError: the provider rejected the request, or failed as often as was allowed.
     """
     try:
-        return await model.generate(list(request), list(tools), tool_choice, config or GenerateConfig())
+        output = await model.generate(list(request), list(tools), tool_choice, config or GenerateConfig())
     except RetryError as error:
         attempt = error.last_attempt
         said = on_one_line(str(attempt.exception()))
@@ -32,3 +38,10 @@ async def ask(
         if said is None:
             raise
         raise OperationError(f"{model} rejected the request: {on_one_line(str(said))}") from error
+    except ValueError as error:
+        if not str(error).startswith(_UNREADABLE_CALL):
+            raise
+        return ModelOutput.from_content(str(model), "", stop_reason="unknown", error=str(error))
+    # A copy, since the log's event keeps the answer as it came.
+    choices = [c.model_copy(update={"message": well_formed_turn(c.message)}) for c in output.choices]
+    return output.model_copy(update={"choices": choices})

@@ -1,0 +1,84 @@
+"""Messages that every provider takes and every log keeps: no halves of characters, no calls nobody can run.
+
+A lone surrogate (half of a UTF-16 pair) cannot be encoded: one in a conversation would fail the next
+request, and Inspect would lose the whole sample when it writes the log. It is kept as an escape.
+"""
+
+from collections.abc import Iterator
+from typing import Any, TypeVar, cast
+
+from inspect_ai.model import ChatMessageAssistant, ChatMessageBase, Content, ContentReasoning
+from inspect_ai.tool import ToolCall
+from pydantic_core import PydanticSerializationError
+
+M = TypeVar("M", bound=ChatMessageBase)
+
+
+def well_formed(message: M) -> M:
+    """The message itself, or a copy with `\\udXXX` in place of each lone surrogate.
+
+    A signed thought with one loses its signature: no provider takes a changed thought for its own.
+    """
+    try:
+        message.model_dump_json()
+    except PydanticSerializationError:
+        unsigned = message
+        if isinstance(message.content, list):
+            parts = [_unsigned(part) for part in message.content]
+            unsigned = message.model_copy(update={"content": parts})
+        return type(message).model_validate(_escaped(unsigned.model_dump()))
+    return message
+
+
+def well_formed_turn(message: ChatMessageAssistant) -> ChatMessageAssistant:
+    """A model's turn, well formed; calls that no program can be given are answered as malformed ones are."""
+    calls = [_checked(call) for call in message.tool_calls or []]
+    if calls != (message.tool_calls or []):
+        message = message.model_copy(update={"tool_calls": calls})
+    return well_formed(message)
+
+
+def _checked(call: ToolCall) -> ToolCall:
+    if call.parse_error:
+        return call
+    for text in _texts(call.arguments):
+        if "\0" in text:
+            problem = "the arguments hold a NUL character; write it in an escaped form"
+        elif _escaped(text) != text:
+            problem = "the arguments hold half of a surrogate pair; write the whole character"
+        else:
+            continue
+        return ToolCall(
+            id=call.id, function=call.function, arguments=call.arguments, type=call.type, parse_error=problem
+        )
+    return call
+
+
+def _unsigned(part: Content) -> Content:
+    # OpenAI's thoughts are encrypted and have an id in `signature`; their readable summary may change.
+    if not isinstance(part, ContentReasoning) or (part.redacted and part.signature):
+        return part
+    thought = part.summary or part.reasoning
+    return part if _escaped(thought) == thought else ContentReasoning(reasoning=thought)
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_escaped(key): _escaped(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list):
+        return [_escaped(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in cast("dict[Any, Any]", value).items():
+            yield from _texts(key)
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _texts(item)
