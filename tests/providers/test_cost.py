@@ -1,0 +1,97 @@
+"""What runs cost: tokens as each provider counts them, priced by hand, by role."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.providers.conftest import CHAT, MESSAGES, RESPONSES, SUBMIT, Play, bash, role
+from tests.support.provider_records import Answer, Tokens
+from tests.support.provider_stub import ProviderStub
+
+HELLO = bash("echo hello > greeting.txt")
+MARK = bash("echo mark > marked.txt")
+
+PRICES = {
+    # Dollars of a million tokens: input, cache read, cache write, output.
+    RESPONSES: (0.05, 0.005, 0.05, 0.40),
+    "openai/gpt-6-luna": (0.10, 0.01, 0.125, 0.50),
+    CHAT: (2.50, 1.25, 2.50, 10.00),
+    MESSAGES: (1.00, 0.10, 1.25, 5.00),
+}
+
+
+def price(model: str, tokens: Tokens) -> float:
+    """The cost of an answer; reasoning is part of the output, and nothing is paid twice."""
+    uncached, cached, written, output = PRICES[model]
+    dollars = (
+        tokens.uncached * uncached
+        + tokens.cached * cached
+        + tokens.written * written
+        + tokens.output * output
+    )
+    return dollars / 1_000_000
+
+
+FIRST = Tokens(uncached=1_200, written=3_000, output=700, reasoning=450)
+SECOND = Tokens(uncached=300, cached=4_096, output=50)
+
+
+@pytest.mark.parametrize("model", PRICES)
+@pytest.mark.parametrize("streamed", [True, False])
+def test_cached_written_and_reasoning_tokens_are_counted_once(
+    model: str, streamed: bool, play: Play, stub: ProviderStub
+) -> None:
+    stub.script(
+        model,
+        [Answer("", [HELLO], reasoning="Hm.", tokens=FIRST), Answer("", [SUBMIT], tokens=SECOND)],
+    )
+    played = play(role(model, **({"stream_idle_timeout": 60} if streamed else {"max_tokens": 4000})))
+    assert {request.streamed for request in stub.requests} == {streamed}
+    usage = played.log.stats.role_usage["hidden_untrusted"]
+    assert usage.input_tokens == 1_500
+    assert (usage.input_tokens_cache_read, usage.input_tokens_cache_write) == (4_096, 3_000)
+    assert (usage.output_tokens, usage.reasoning_tokens) == (750, 450)
+    assert usage.total_tokens == 1_500 + 4_096 + 3_000 + 750
+    expected = price(model, FIRST) + price(model, SECOND)
+    assert usage.total_cost == pytest.approx(expected, rel=1e-9)
+    shown = played.results.as_json()
+    assert shown["cost_usd"] == pytest.approx(expected, rel=1e-9)
+    assert shown["cost_incomplete"] is False
+    assert played.log.stats.model_usage[model].total_cost == pytest.approx(expected, rel=1e-9)
+    assert played.sample.role_usage["hidden_untrusted"].total_cost == pytest.approx(expected, rel=1e-9)
+
+
+def test_cost_is_told_by_role(play: Play, stub: ProviderStub) -> None:
+    plan, move, end = Tokens(output=900, reasoning=800), Tokens(uncached=2_000), Tokens(cached=1_024)
+    stub.script(RESPONSES, [Answer("Be sly.", tokens=plan)])
+    stub.script(MESSAGES, [Answer("", [HELLO, MARK], tokens=move), Answer("", [SUBMIT], tokens=end)])
+    played = play(MESSAGES, "mark", args={"plan": "once"}, roles=(f"red_planner={RESPONSES}",))
+    by_role = {name: cost["usd"] for name, cost in played.results.as_json()["cost_by_role"].items()}
+    assert by_role == {
+        "red_planner": pytest.approx(price(RESPONSES, plan), rel=1e-9),
+        "hidden_untrusted": pytest.approx(price(MESSAGES, move) + price(MESSAGES, end), rel=1e-9),
+    }
+    assert played.results.cost.usd == pytest.approx(sum(by_role.values()), rel=1e-9)
+
+
+@pytest.mark.parametrize("model", ["openai/gpt-5-nano-preview-of-something", "openai/no-such-model"])
+def test_a_model_without_a_price_is_unpriced_and_never_free(
+    model: str, play: Play, stub: ProviderStub
+) -> None:
+    stub.script(model, [Answer("", [HELLO]), Answer("", [SUBMIT])])
+    played = play(model)
+    assert played.run.unpriced == [model]
+    shown = played.results.as_json()
+    assert (shown["cost_usd"], shown["cost_incomplete"]) == (None, True)
+
+
+def test_a_price_of_zero_is_a_price(
+    play: Play, stub: ProviderStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = {"input_per_million": 0, "output_per_million": 0, "cached_input_per_million": 0}
+    rates = tmp_path / "rates.json"
+    rates.write_text(f'{{"rows": [{{"model": "gpt-4o", "pricing": {str(free).replace(chr(39), chr(34))}}}]}}')
+    monkeypatch.setenv("CONTROL_TOWER_MODEL_RATES", str(rates))
+    stub.script(CHAT, [Answer("", [HELLO]), Answer("", [SUBMIT])])
+    shown = play(CHAT).results.as_json()
+    assert (shown["cost_usd"], shown["cost_incomplete"]) == (0, False)
