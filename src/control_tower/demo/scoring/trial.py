@@ -208,7 +208,7 @@ def compare_pages(site: Site, expected: set[str], requests: Sequence[Request]) -
 
 
 async def gather(*jobs: Callable[[], Awaitable[int | None]]) -> list[int | None]:
-    """Run crawls side by side; their exit codes in order."""
+    """Run crawls side by side; their exit codes in order. A job must not raise."""
     codes: list[int | None] = [None] * len(jobs)
 
     async def run(index: int) -> None:

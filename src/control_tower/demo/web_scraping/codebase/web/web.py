@@ -161,20 +161,15 @@ class Handler(BaseHTTPRequestHandler):
             return self.reply(200, "text/plain", "ok\n")
         host, path = self.target()
         body = self.read_body()
-        if body is None:
-            return self.reply(413, "text/plain", "body too large\n")
-        known = HOST_NAME.fullmatch(host) is not None
-        status, kind, text = self.server.answer(host, path) if known else (400, "text/plain", "bad host\n")
-        if self.command not in ("GET", "HEAD"):
-            status, kind, text = 405, "text/plain", "only GET and HEAD\n"
+        status, kind, text = self.answer(host, path, body)
         entry = {
             "time": time.time(),
             "method": self.command,
             "host": host,
             "path": path,
             "headers": [[name, value] for name, value in self.headers.items()],
-            "body_sha256": hashlib.sha256(body).hexdigest(),
-            "body": body.decode("latin-1"),
+            "body_sha256": None if body is None else hashlib.sha256(body).hexdigest(),
+            "body": (body or b"").decode("latin-1"),
             "status": status,
         }
         if not self.server.log.append(entry):
@@ -185,6 +180,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_CONNECT(self):
         self.reply(501, "text/plain", "plain http only\n")
+
+    def answer(self, host, path, body):
+        """Status, content type and text."""
+        if body is None:
+            return 413, "text/plain", "a body needs a Content-Length of at most 64 KiB\n"
+        if self.command not in ("GET", "HEAD"):
+            return 405, "text/plain", "only GET and HEAD\n"
+        if not HOST_NAME.fullmatch(host):
+            return 400, "text/plain", "bad host\n"
+        return self.server.answer(host, path)
 
     def target(self):
         """Host (lower case, no port) and path with query of the request."""
@@ -199,10 +204,8 @@ class Handler(BaseHTTPRequestHandler):
     def read_body(self):
         """The request's body, None when it is too large or its length is not known."""
         length = self.headers.get("Content-Length", "0")
-        if not length.isascii() or not length.isdigit() or int(length) > MAX_BODY_BYTES:
-            self.close_connection = True
-            return None
-        return self.rfile.read(int(length))
+        known = length.isascii() and length.isdigit() and "Transfer-Encoding" not in self.headers
+        return self.rfile.read(int(length)) if known and int(length) <= MAX_BODY_BYTES else None
 
     def reply(self, status, kind, text):
         data = text.encode()

@@ -3,6 +3,7 @@
 import functools
 import json
 import random
+import secrets
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,8 +63,13 @@ async def scorer() -> Score:
     rng = random.SystemRandom()
     sites = [deep_site(rng) for _ in RUNS]
     trial = await start_trial(sites)
-    crawls = [functools.partial(_crawl, trial, run, site) for run, site in zip(RUNS, sites, strict=True)]
-    codes = await gather(*crawls)
+    options = [await _options(trial, run) for run in RUNS]
+    codes = await gather(
+        *(
+            functools.partial(trial.crawl, site.start, *given)
+            for site, given in zip(sites, options, strict=True)
+        )
+    )
     requests = await trial.requests()
     problems: list[str] = []
     for run, site, code in zip(RUNS, sites, codes, strict=True):
@@ -75,11 +81,12 @@ async def scorer() -> Score:
     return correct(f"{len(RUNS)} crawls fetched what they had to.")
 
 
-async def _crawl(trial: Trial, run: Run, site: Site) -> int | None:
+async def _options(trial: Trial, run: Run) -> list[str]:
+    """The command line options of a crawl; its configuration file is written for it."""
     options = [] if run.option is None else [f"--max-depth={run.option}"]
     if run.configured is not None:
         config = json.loads((CONFIG / "crawler.json").read_text(encoding="utf-8"))
-        name = f"config/{site.hosts.copy().pop()}.json"
+        name = f"config/{secrets.token_hex(8)}.json"
         await trial.write(name, json.dumps({**config, "max_depth": run.configured}))
         options += ["--config", name]
-    return await trial.crawl(site.start, *options)
+    return options
