@@ -60,7 +60,7 @@ def play(
         The exit code: 0, or 1 when samples errored or the run did not finish.
     """
     configuration.load_dotenv()
-    command = shlex.join(["ct", *sys.argv[1:]])
+    command = configuration.redact(shlex.join(["ct", *sys.argv[1:]]))
     plan = RunPlan(config, command)
     bound = bind_roles(plan, config.model_roles)
     plan = plan.with_roles(bound.roles)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from control_tower.errors import StateError
+from control_tower.errors import ExpectedError
 from control_tower.evals.plan import RunPlan
 from control_tower.models.rates import load_rates
 from control_tower.models.roles import make_models
@@ -42,17 +42,21 @@ def checks(plan: RunPlan) -> Iterator[Check]:
 
 def _ask(role: str, plan: RunPlan) -> str | None:
     """Ask a role's model for one word; what went wrong, or None."""
-    from inspect_ai.model import GenerateConfig
+    from inspect_ai.model import ChatMessageUser, GenerateConfig
 
-    async def ask() -> None:
+    from control_tower.models.asking import ask
+
+    async def ask_once() -> None:
         model = make_models({role: plan.config.model_roles[role]})[role]
-        await model.generate(
-            "Answer with the word ready.", config=GenerateConfig(max_tokens=64, max_retries=1)
+        await ask(
+            model,
+            [ChatMessageUser(content="Answer with the word ready.")],
+            config=GenerateConfig(max_retries=1),
         )
 
     try:
-        anyio.run(ask)
-    except StateError as error:
+        anyio.run(ask_once)
+    except ExpectedError as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 - a provider may raise anything; it is shown, not hidden
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
