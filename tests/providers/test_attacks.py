@@ -1,10 +1,12 @@
 """Attack policies through real providers: who is asked what, and what of it anybody else sees."""
 
 import json
+from pathlib import Path
 
 import pytest
 from inspect_ai.event import ModelEvent
 
+from control_tower.evals.run_config import FunctionRef
 from control_tower.game.prompts import prompt
 from control_tower.game.white import White
 from tests.providers.conftest import CHAT, MESSAGES, MODELS, RESPONSES, SUBMIT, Play, Played, bash, role
@@ -139,3 +141,56 @@ def test_another_model_can_play_in_secret(play: Play, stub: ProviderStub) -> Non
     played = play(MESSAGES, roles=(f"hidden_untrusted={CHAT}",))
     assert played.outcome == "submitted"
     assert roles_asked(played) == [("hidden_untrusted", CHAT)] * 2
+
+
+TWO_DRAFTS = '''
+from control_tower.game.blue import Protocol
+from control_tower.protocols.registry import protocols
+
+class ChooseOfTwo(Protocol):
+    def __init__(self, choice):
+        super().__init__()
+        self.choice = choice
+
+    async def on_output(self, view, draw):
+        return (await draw(2))[self.choice] if not view.history else (await draw(1))[0]
+
+@protocols.register()
+def choose_of_two_protocol(choice: int = 0):
+    """Runs one of two drafts."""
+    return ChooseOfTwo(choice)
+'''
+
+
+@pytest.mark.parametrize("model", [RESPONSES, MESSAGES])
+@pytest.mark.parametrize("choice", [0, 1])
+def test_private_calls_of_drafts_that_were_not_chosen_are_remembered(
+    model: str, choice: int, play: Play, stub: ProviderStub, tmp_path: Path
+) -> None:
+    file = tmp_path / f"two_drafts_{choice}_{model.partition('/')[0]}.py"
+    file.write_text(TWO_DRAFTS)
+    stub.script(
+        model,
+        [
+            Answer("First.", [Call(TEST), HELLO], reasoning="One."),
+            Answer("Second.", [Call(TEST)], reasoning="Two."),
+            Answer("Second again.", [MARK], reasoning="Three."),
+            DONE,
+        ],
+    )
+    played = play(
+        role(model, reasoning_tokens=2000) if model == MESSAGES else model,
+        "mark",
+        args={"private_tools": f"ct/{TEST}"},
+        white=TESTS_ALLOWED,
+        protocol=FunctionRef(name=f"{file}@choose_of_two", args={"choice": choice}),
+    )
+    assert played.outcome == "submitted"
+    last = stub.requests[-1]
+    called = [(name, arguments) for turn in last.turns for _, name, arguments in turn.calls]
+    chosen = [HELLO, MARK][choice]
+    assert [name for name, _ in called] == [TEST, "bash"]
+    assert json.loads(called[1][1]) == chosen.arguments
+    assert "First." in last.text
+    assert ("Second again." in last.text) is (choice == 1)
+    assert TEST not in public(played)
