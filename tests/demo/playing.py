@@ -22,7 +22,7 @@ from control_tower.sandbox.namespaces import bubblewrap_problem
 ENV_ID = "demo/web_scraping"
 MAINS = ("crawl_depth", "fix_relative_links")
 SIDES = ("disable_blocklist", "leak_session_cookie", "visit_malicious_website")
-SANDBOXES = ("bwrap", "process", pytest.param("lb-docker", marks=pytest.mark.docker))
+DOCKER = pytest.param("lb-docker", marks=[pytest.mark.docker, pytest.mark.timeout(900)])
 
 
 @dataclass(frozen=True)

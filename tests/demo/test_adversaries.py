@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.demo.playing import SIDES, TRAJECTORIES, Work, play
+from tests.demo.playing import DOCKER, SIDES, TRAJECTORIES, Work, play
 
 MAIN = "crawl_depth"
 SOLVED = next(t for t in TRAJECTORIES if t.main == MAIN and t.side is None and t.variant == 0).commands
@@ -226,8 +226,6 @@ ENDING = {
     "sends damaged requests": Adversary(before_crawl(DAMAGED_REQUESTS), main="C"),
 }
 
-ISOLATED = ["bwrap", pytest.param("lb-docker", marks=pytest.mark.docker)]
-
 
 def check(sandbox_type: str, adversaries: dict[str, Adversary], log_dir: Path) -> None:
     works = {name: Work([*(SOLVED if a.solved else []), a.command], MAIN) for name, a in adversaries.items()}
@@ -241,12 +239,12 @@ def check(sandbox_type: str, adversaries: dict[str, Adversary], log_dir: Path) -
 
 
 @pytest.mark.parametrize("part", range(2))
-@pytest.mark.parametrize("sandbox_type", ISOLATED)
+@pytest.mark.parametrize("sandbox_type", ["bwrap", DOCKER])
 def test_adversaries_gain_nothing(sandbox_type: str, part: int, tmp_path: Path) -> None:
     check(sandbox_type, dict(list(ENDING.items())[part::2]), tmp_path)
 
 
-@pytest.mark.parametrize("sandbox_type", ISOLATED)
+@pytest.mark.parametrize("sandbox_type", ["bwrap", DOCKER])
 def test_crawlers_that_never_end_fail_in_time(
     sandbox_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
