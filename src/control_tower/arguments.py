@@ -200,7 +200,9 @@ def _type_name(annotation: Any) -> str:
 def _first_problem(model: type[pydantic.BaseModel], error: pydantic.ValidationError) -> str:
     problems = error.errors(include_url=False, include_context=False)
     first = problems[0]
-    name = str(first["loc"][0]) if first["loc"] else ""
+    if not first["loc"]:
+        return first["msg"]
+    name = str(first["loc"][0])
     if first["type"] == "missing" and len(first["loc"]) == 1:
         return f"argument {name!r} is missing"
     given = str(first["input"])[:80]
