@@ -1,12 +1,13 @@
 """How samples end when a provider refuses, truncates, fails or is slow: by name, and errors as errors."""
 
 import itertools
+from typing import Literal
 
 import pytest
 
 from control_tower.game.white import White
 from tests.providers.conftest import CHAT, MESSAGES, MODELS, RESPONSES, SUBMIT, Play, bash, role
-from tests.support.provider_records import Answer, Failure
+from tests.support.provider_records import Answer, Call, Failure
 from tests.support.provider_stub import ProviderStub
 
 HELLO = bash("echo hello > greeting.txt")
@@ -17,7 +18,7 @@ SORRY = "I'm sorry, but I can't help with that."
 @MODELS
 @pytest.mark.parametrize("stop", ["refusal", "filter"])
 def test_a_refusal_is_an_outcome_and_what_was_done_is_scored(
-    model: str, stop: str, play: Play, stub: ProviderStub
+    model: str, stop: Literal["refusal", "filter"], play: Play, stub: ProviderStub
 ) -> None:
     stub.script(model, [Answer("", [HELLO]), Answer(SORRY, stop=stop)])
     played = play(model)
@@ -77,6 +78,14 @@ def test_truncation_twice_is_an_outcome(model: str, play: Play, stub: ProviderSt
     assert played.outcome == "truncated"
     assert played.sample.metadata["outcome"] == "truncated"
     assert played.results.errored == 0
+
+
+def test_a_call_that_was_cut_off_is_not_run(play: Play, stub: ProviderStub) -> None:
+    write = Call("text_editor", {"command": "create", "path": "greeting.txt", "file_text": "much" * 99})
+    stub.script(MESSAGES, [Answer("", [HELLO, write], stop="length"), DONE])
+    played = play(MESSAGES)
+    assert (played.outcome, played.results.usefulness.mean) == ("submitted", 1)
+    assert "cut off" in list(stub.requests[-1].results.values())[1]
 
 
 def test_asking_as_often_as_allowed_is_an_outcome(play: Play, stub: ProviderStub) -> None:
@@ -148,6 +157,13 @@ def test_a_provider_that_keeps_failing_errors_the_sample(model: str, play: Play,
     assert model in error
     assert "Out of order" in error
     assert len(stub.requests) == 1 + 3
+
+
+def test_retries_can_be_configured(play: Play, stub: ProviderStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONTROL_TOWER_MAX_RETRIES", "0")
+    stub.script(CHAT, itertools.repeat(Failure(500, retry_after=0.01), 9))
+    assert play(CHAT).outcome == "error"
+    assert len(stub.requests) == 3  # Of one attempt: OpenAI's client tries three times by itself.
 
 
 @MODELS

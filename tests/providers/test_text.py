@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from inspect_ai.event import ModelEvent, ToolEvent
@@ -40,9 +40,9 @@ def strings(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
-        return [text for item in value.values() for text in strings(item)]
+        return strings(list(cast("dict[str, Any]", value).values()))
     if isinstance(value, list):
-        return [text for item in value for text in strings(item)]
+        return [text for item in cast("list[Any]", value) for text in strings(item)]
     return []
 
 

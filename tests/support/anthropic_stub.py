@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tests.support.provider_records import Answer, Call, Failure, Json, Request, Tokens, Turn, halves
+from tests.support.provider_records import Answer, Call, Failure, Json, Request, Tokens, Turn, halves, objects
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -30,7 +30,7 @@ class Messages:
         return [*system, *(_turn(message) for message in body["messages"])]
 
     def tools(self, body: Json) -> list[str]:
-        return [tool["name"] for tool in body.get("tools") or []]
+        return [tool["name"] for tool in objects(body.get("tools"))]
 
     def complaint(self, body: Json) -> str | None:
         messages: list[Json] = body["messages"]
@@ -38,7 +38,7 @@ class Messages:
             return "max_tokens: Field required"
         if not messages or messages[0]["role"] != "user":
             return "messages: first message must use the user role"
-        budget = (body.get("thinking") or {}).get("budget_tokens")
+        budget = _thinking(body).get("budget_tokens")
         if budget is not None and budget >= body["max_tokens"]:
             return "`max_tokens` must be greater than `thinking.budget_tokens`."
         for number, message in enumerate(messages):
@@ -93,7 +93,7 @@ class Messages:
 
     def _thinking_complaint(self, body: Json, messages: list[Json]) -> str | None:
         """With a thinking budget, the turn whose tool results are sent must begin with its thinking."""
-        if (body.get("thinking") or {}).get("type") != "enabled":
+        if _thinking(body).get("type") != "enabled":
             return None
         if not any(block["type"] == "tool_result" for block in _blocks(messages[-1])):
             return None
@@ -133,14 +133,16 @@ class Messages:
 
     def stream(self, whole: Json) -> Iterator[tuple[str | None, Json]]:
         usage = {**whole["usage"], "output_tokens": 1, "output_tokens_details": None}
-        start = {**whole, "content": [], "stop_reason": None, "usage": usage}
+        start: Json = {**whole, "content": [], "stop_reason": None, "usage": usage}
         events: list[Json] = [{"type": "message_start", "message": start}, {"type": "ping"}]
         for index, block in enumerate(whole["content"]):
+            cut = whole["stop_reason"] == "max_tokens" and block is whole["content"][-1]
             empty: Json = {"thinking": {"thinking": "", "signature": ""}, "text": {"text": ""}}
             begun = {**block, **empty.get(block["type"], {"input": {}})}
             events.append({"type": "content_block_start", "index": index, "content_block": begun})
             events += [
-                {"type": "content_block_delta", "index": index, "delta": delta} for delta in _deltas(block)
+                {"type": "content_block_delta", "index": index, "delta": delta}
+                for delta in _deltas(block, cut)
             ]
             events.append({"type": "content_block_stop", "index": index})
         ended = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
@@ -158,7 +160,12 @@ class Messages:
         }
 
 
-def _deltas(block: Json) -> Iterator[Json]:
+def _thinking(body: Json) -> Json:
+    return dict(body.get("thinking") or {})
+
+
+def _deltas(block: Json, cut: bool) -> Iterator[Json]:
+    """The pieces of a block; of a call that was cut off only the first."""
     match block["type"]:
         case "thinking":
             yield from ({"type": "thinking_delta", "thinking": p} for p in halves(block["thinking"]))
@@ -166,8 +173,9 @@ def _deltas(block: Json) -> Iterator[Json]:
         case "text":
             yield from ({"type": "text_delta", "text": piece} for piece in halves(block["text"]))
         case _:
-            text = json.dumps(block["input"])
-            yield from ({"type": "input_json_delta", "partial_json": piece} for piece in halves(text))
+            pieces = list(halves(json.dumps(block["input"])))
+            for piece in pieces[:1] if cut else pieces:
+                yield {"type": "input_json_delta", "partial_json": piece}
 
 
 def _input(call: Call) -> Any:
@@ -193,7 +201,7 @@ def _blocks(message: Json) -> list[Json]:
 def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
-    return "\n".join(part.get("text", "") for part in content or [])
+    return "\n".join(part.get("text", "") for part in objects(content))
 
 
 def _usage(tokens: Tokens) -> Json:

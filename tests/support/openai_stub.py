@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tests.support.provider_records import Answer, Failure, Json, Request, Tokens, Turn, halves, now
+from tests.support.provider_records import Answer, Failure, Json, Request, Tokens, Turn, halves, now, objects
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -28,7 +28,7 @@ class Responses:
         return [_item_turn(item) for item in body["input"]]
 
     def tools(self, body: Json) -> list[str]:
-        return [tool["name"] for tool in body.get("tools") or []]
+        return [tool["name"] for tool in objects(body.get("tools"))]
 
     def complaint(self, body: Json) -> str | None:
         items: list[Json] = body["input"]
@@ -128,7 +128,13 @@ class Responses:
         }
 
     def stream(self, whole: Json) -> Iterator[tuple[str | None, Json]]:
-        begun = {**whole, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+        begun: Json = {
+            **whole,
+            "status": "in_progress",
+            "output": [],
+            "usage": None,
+            "incomplete_details": None,
+        }
         events: list[Json] = [
             {"type": "response.created", "response": begun},
             {"type": "response.in_progress", "response": begun},
@@ -223,7 +229,7 @@ class ChatCompletions:
         return [_message_turn(message) for message in body["messages"]]
 
     def tools(self, body: Json) -> list[str]:
-        return [tool["function"]["name"] for tool in body.get("tools") or []]
+        return [tool["function"]["name"] for tool in objects(body.get("tools"))]
 
     def complaint(self, body: Json) -> str | None:
         waiting: set[str] = set()
@@ -238,7 +244,7 @@ class ChatCompletions:
                     "An assistant message with 'tool_calls' must be followed by tool messages responding to "
                     f"each 'tool_call_id': {', '.join(sorted(waiting))}"
                 )
-            calls = message.get("tool_calls") or []
+            calls = objects(message.get("tool_calls"))
             waiting = {call["id"] for call in calls}
             if message["role"] == "assistant" and not calls and message.get("content") is None:
                 return "Invalid value for 'content': expected a string, got null."
@@ -290,7 +296,7 @@ class ChatCompletions:
         chunk = {**whole, "object": "chat.completion.chunk", "usage": None}
         for delta in deltas:
             yield None, {**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-        last = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
+        last: Json = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
         yield None, {**chunk, "choices": [last]}
         yield None, {**chunk, "choices": [], "usage": whole["usage"]}
 
@@ -303,7 +309,7 @@ def _message_turn(message: Json) -> Turn:
         return Turn("tool", results=((message["tool_call_id"], _said(message["content"])),))
     calls = tuple(
         (call["id"], call["function"]["name"], call["function"]["arguments"])
-        for call in message.get("tool_calls") or []
+        for call in objects(message.get("tool_calls"))
     )
     return Turn(message["role"], _said(message.get("content")), calls=calls)
 

@@ -152,3 +152,8 @@ def halves(text: str) -> Iterator[str]:
 def now() -> int:
     """The time as the APIs give it."""
     return int(time.time())
+
+
+def objects(value: Any) -> list[Json]:
+    """A JSON list of objects; empty where there is none."""
+    return list(value or [])

@@ -43,5 +43,5 @@ async def ask(
             raise
         return ModelOutput.from_content(str(model), "", stop_reason="unknown", error=str(error))
     # A copy, since the log's event keeps the answer as it came.
-    choices = [c.model_copy(update={"message": well_formed_turn(c.message)}) for c in output.choices]
+    choices = [c.model_copy(update={"message": well_formed_turn(c)}) for c in output.choices]
     return output.model_copy(update={"choices": choices})

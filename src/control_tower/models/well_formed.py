@@ -5,9 +5,16 @@ request, and Inspect would lose the whole sample when it writes the log. It is k
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from inspect_ai.model import ChatMessageAssistant, ChatMessageBase, Content, ContentReasoning
+from inspect_ai.model import (
+    ChatCompletionChoice,
+    ChatMessageAssistant,
+    ChatMessageBase,
+    Content,
+    ContentReasoning,
+)
 from inspect_ai.tool import ToolCall
 from pydantic_core import PydanticSerializationError
 
@@ -30,17 +37,19 @@ def well_formed(message: M) -> M:
     return message
 
 
-def well_formed_turn(message: ChatMessageAssistant) -> ChatMessageAssistant:
-    """A model's turn, well formed; calls that no program can be given are answered as malformed ones are."""
+def well_formed_turn(choice: ChatCompletionChoice) -> ChatMessageAssistant:
+    """A model's turn, well formed; calls that cannot be run as they were meant are marked as malformed."""
+    message = choice.message
     calls = [_checked(call) for call in message.tool_calls or []]
+    if calls and choice.stop_reason == "max_tokens":
+        # What was cut off reads as left out: a file would be written without its text.
+        calls[-1] = _malformed(calls[-1], "the answer was cut off in the middle of this call")
     if calls != (message.tool_calls or []):
         message = message.model_copy(update={"tool_calls": calls})
     return well_formed(message)
 
 
 def _checked(call: ToolCall) -> ToolCall:
-    if call.parse_error:
-        return call
     for text in _texts(call.arguments):
         if "\0" in text:
             problem = "the arguments hold a NUL character; write it in an escaped form"
@@ -48,10 +57,12 @@ def _checked(call: ToolCall) -> ToolCall:
             problem = "the arguments hold half of a surrogate pair; write the whole character"
         else:
             continue
-        return ToolCall(
-            id=call.id, function=call.function, arguments=call.arguments, type=call.type, parse_error=problem
-        )
+        return _malformed(call, problem)
     return call
+
+
+def _malformed(call: ToolCall, problem: str) -> ToolCall:
+    return replace(call, parse_error=call.parse_error or problem)
 
 
 def _unsigned(part: Content) -> Content:
