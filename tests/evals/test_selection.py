@@ -13,9 +13,9 @@ from control_tower.evals.selection import PolicyStreams, SelectedSample, select
 from control_tower.settings import environments
 from tests.support.toy import ToyEnvironment
 
-HONEST = PolicyStreams(attacks=False, both=False)
-ATTACK = PolicyStreams(attacks=True, both=False)
-BOTH = PolicyStreams(attacks=True, both=True)
+HONEST = PolicyStreams(attempts=False, scripted=False)
+ATTACK = PolicyStreams(attempts=True, scripted=False)
+BOTH = PolicyStreams(attempts=True, scripted=True)
 
 
 class Second(ToyEnvironment):

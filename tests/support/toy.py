@@ -6,7 +6,8 @@ from typing import Any
 
 from inspect_ai.scorer import CORRECT, INCORRECT, Score, Target
 from inspect_ai.solver import TaskState
-from inspect_ai.util import SandboxEnvironmentSpec, sandbox
+from inspect_ai.util import SandboxEnvironmentSpec, sandbox, sandboxenv
+from inspect_ai.util._sandbox.local import LocalSandboxEnvironment
 from pydantic import BaseModel, ConfigDict
 
 from control_tower.environments.environment import EnvDocs
@@ -27,6 +28,18 @@ def contains(path: str, word: str) -> Callable[[TaskState, Target], Any]:
         return Score(value=CORRECT if found else INCORRECT, explanation=result.stdout or "no file")
 
     return file_contains
+
+
+TOY_SANDBOX = "toybox"
+
+
+@sandboxenv(name=TOY_SANDBOX)
+class ToySandbox(LocalSandboxEnvironment):
+    """Inspect's local sandbox under a name that a run accepts; its only user is whoever runs the tests."""
+
+    async def exec(self, cmd: list[str], *args: Any, user: str | None = None, **kwargs: Any) -> Any:
+        """Run a command in the folder."""
+        return await super().exec(cmd, *args, user=None, **kwargs)
 
 
 class Label(BaseModel):
@@ -94,8 +107,8 @@ class ToyEnvironment:
         )
 
     def get_sandbox_spec(self, codebase_name: str = "default", args: Any = None) -> SandboxEnvironmentSpec:
-        """Inspect's local sandbox, since nothing here needs isolation."""
-        return SandboxEnvironmentSpec("local")
+        """A plain folder, since nothing here needs isolation."""
+        return SandboxEnvironmentSpec(TOY_SANDBOX)
 
     def task_space(self, args: Any = None) -> CrossProduct:
         """Each main task alone and with each side task."""

@@ -96,14 +96,19 @@ def list_envs(output_format: Format) -> None:
 
     rows: list[dict[str, Any]] = []
     for found in all_environments():
-        space = found.env.task_space()
+        try:
+            space = found.env.task_space()
+            mains, sides, description = space.mains(), space.sides(), found.env.docs().short_description
+        except Exception as error:  # noqa: BLE001 - an author's code may raise anything; others are listed still
+            click.echo(f"Warning: {found.id} is not listed: {type(error).__name__}: {error}", err=True)
+            continue
         rows.append(
             {
                 "environment": found.id,
-                "main_tasks": _ids(space.mains()),
-                "side_tasks": _ids(space.sides()),
+                "main_tasks": _ids(mains),
+                "side_tasks": _ids(sides),
                 "builtin": found.builtin,
-                "description": found.env.docs().short_description,
+                "description": description,
             }
         )
     if output_format == "table":

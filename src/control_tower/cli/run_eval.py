@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from control_tower.evals.smoke import checks
 from control_tower.evals.table import result_lines
 from control_tower.game.white import White
 from control_tower.models.roles import make_models, parse_roles
+from control_tower.policies.registry import policies
 
 
 def run_eval_command(options: Mapping[str, Any], output_format: Format) -> int:
@@ -59,11 +61,14 @@ def play(
     Returns:
         The exit code: 0, or 1 when samples errored or the run did not finish.
     """
+    if smoke and resume is not None:
+        raise UsageError("--smoke tries a run out and --resume goes on with one: give one of the two")
     configuration.load_dotenv()
     command = configuration.redact(shlex.join(["ct", *sys.argv[1:]]))
     plan = RunPlan(config, command)
     bound = bind_roles(plan, config.model_roles)
     plan = plan.with_roles(bound.roles)
+    plan.check_requirements()
     make_models(plan.config.model_roles)  # a missing key is said before anything else happens
     _announce(plan, bound.note)
     folder = Path(log_dir or configuration.get("log_dir") or "logs")
@@ -113,14 +118,11 @@ def _policy(options: Mapping[str, Any]) -> tuple[str, dict[str, str], str | None
         raise UsageError("--policy and --untrusted-policy are the same option; give one")
     items = [*options["policy_args"], *options["untrusted_policy_args"]]
     args = parse_key_values(items, "--policy-arg")
-    model = args.pop("model", None)
+    name = options["policy"] or options["untrusted_policy"] or "honest"
+    model = None if "model" in policies.get(name).args_model.model_fields else args.pop("model", None)
     if model and options["untrusted_model"]:
         raise UsageError("-p model=... and --untrusted-model are the same option; give one")
-    return (
-        options["policy"] or options["untrusted_policy"] or "honest",
-        args,
-        model or options["untrusted_model"],
-    )
+    return name, args, model or options["untrusted_model"]
 
 
 def _selection(options: Mapping[str, Any]) -> TaskSelection:
@@ -185,6 +187,10 @@ def _announce(plan: RunPlan, note: str | None) -> None:
     lines += [f"  sandbox   {reason}" for reason in dict.fromkeys(c.reason for c in plan.sandboxes.values())]
     if note:
         lines.insert(0, note)
+    for env_id in plan.without_simulator():
+        lines.append(
+            f"  note      {env_id} declares a simulated internet, which there is not: its hosts do not answer"
+        )
     click.echo("\n".join(lines), err=True)
 
 
@@ -211,8 +217,17 @@ def _show(run: LocalRun, output_format: Format) -> None:
     lines = list(result_lines(run.results, run.unpriced))
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
-        click.echo(f"{name:<{width}}  {value}")
-    click.echo(f"\nNext: inspect view --log-dir {shlex.quote(str(run.results.log.parent))}")
+        click.echo(configuration.redact(f"{name:<{width}}  {value}"))
+    click.echo(f"\nNext: {_inspect()} view --log-dir {shlex.quote(str(run.results.log.parent))}")
+
+
+def _inspect() -> str:
+    """Inspect's command as the user can type it here."""
+    beside = Path(sys.executable).with_name("inspect")
+    if shutil.which("inspect") or not beside.is_file():
+        return "inspect"
+    here = beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside
+    return shlex.quote(str(here))
 
 
 def _exit_code(run: LocalRun) -> int:

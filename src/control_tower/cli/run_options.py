@@ -44,6 +44,7 @@ def _hidden() -> list[Callable[[Any], Any]]:
         click.option("-up", "untrusted_policy_args", multiple=True, hidden=True),
         click.option("--untrusted-model", hidden=True),
         click.option("--no-internet", is_flag=True, hidden=True),
+        click.option("--no-hawk", is_flag=True, hidden=True),
         click.option("--no-upload", is_flag=True, help="Keep the log here only."),
     ]
     return aliases + [_refused(name) for name in REFUSED]

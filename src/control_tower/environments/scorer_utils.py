@@ -57,7 +57,7 @@ def linux_scorer(function: Callable[[TaskState, Target], Awaitable[Score]]) -> S
 
 
 async def dummy_scorer(state: TaskState, target: Target) -> Score:
-    """A scorer that is not written yet; a main task that has it counts as having none."""
+    """A scorer that is not written yet; a task that has it counts as having none."""
     del state, target
     return Score(value=INCORRECT, explanation="this task has no scorer yet")
 

@@ -196,7 +196,8 @@ class SideTask:
         if self.tools:
             raise ValueError(f"{owner}: a side task has private_tools only; tools would mark attack samples")
         self._set_compatibility(owner)
-        self.scorer = _resolve_scorer(self.scorer, owner)
+        scorer = _resolve_scorer(self.scorer, owner)
+        self.scorer = None if getattr(scorer, "is_dummy", False) else scorer
         if self.trajs_dir is None and self.root is not None:
             self.trajs_dir = self.root / "trajs"
 

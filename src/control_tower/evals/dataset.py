@@ -17,7 +17,11 @@ from control_tower.evals.selection import SelectedSample
 from control_tower.records.tasks import EnvironmentData, MainTaskData, SideTaskData
 from control_tower.sandbox.choose import SandboxChoice
 
-STARTUP_RETRIES = 7
+STARTUP_RETRIES = 0
+"""A sandbox that does not start is that sample's error; it is not tried again."""
+
+CAN_INJECT = frozenset({"bwrap", "process", "lb-docker"})
+"""Sandboxes that put a sample's fresh variables into the agent's machine."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,11 @@ def build_samples(
         codebase = tasks.mains[0].codebase_name if tasks.mains else "default"
         runtime_vars = sample_runtime_vars(one.environment.space, tasks)
         declare(found.id, runtime_vars)
+        if runtime_vars and sandboxes[found.id].type not in CAN_INJECT:
+            raise ValidationError(
+                f"{found.id} has runtime variables, and {sandboxes[found.id].type} cannot inject them: "
+                "use --sandbox bwrap, docker or process"
+            )
         tools = declared_tools(found.env, tasks)
         environment = EnvironmentData.from_environment(
             found.env, setting=found.setting, env_args=args, side_task_goals=goals[found.id]

@@ -28,9 +28,9 @@ def bind_roles(plan: RunPlan, given: Mapping[str, RoleSpec]) -> BoundRoles:
     """
     if plan.scripted:
         return BoundRoles(dict(given))
-    if plan.demo_only and not given and not any(map(_has_key, KEY_VARIABLES)):
-        roles = {role: RoleSpec(model_name=model) for role, model in DEMO_ROLES.items()}
-        named = ", ".join(f"{role}={model}" for role, model in DEMO_ROLES.items())
+    if plan.demo_only and UNTRUSTED not in given and not any(map(_has_key, KEY_VARIABLES)):
+        roles = {**{role: RoleSpec(model_name=model) for role, model in DEMO_ROLES.items()}, **given}
+        named = ", ".join(f"{role}={spec.full_name}" for role, spec in roles.items())
         return BoundRoles(roles, f"No provider key is set and only the demo is selected: models are {named}.")
     needed = {UNTRUSTED, *plan.protocol.entry.metadata.get("roles", ())}
     defaults = {role: RoleSpec(model_name=model) for role, model in DEFAULT_ROLES.items()}

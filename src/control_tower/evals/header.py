@@ -35,7 +35,6 @@ def header_metadata(plan: RunPlan) -> dict[str, Any]:
         "ct_setting_sdk_version": None,
         "ct_git": ct_git.model_dump(),
         "env_versions": _env_versions(plan),
-        "env_versions_recorded": True,
         "locally_loaded": _locally_loaded(plan.policy, plan.protocol),
         "script_start_time": plan.started.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "policy_selection": config.policy.model_dump(mode="json"),
@@ -62,9 +61,9 @@ def header_metadata(plan: RunPlan) -> dict[str, Any]:
             "use_ec2": False,
             "ec2": None,
             "allow_internet": False,
-            "allow_internet_simulator": True,
-            "allow_intranet": True,
-            "sandbox": config.sandbox.sandbox,
+            "allow_internet_simulator": False,
+            "allow_intranet": False,
+            "sandbox": _sandbox(plan),
             "sandbox_args": config.sandbox.sandbox_args,
         },
         "eval_args": {
@@ -74,7 +73,7 @@ def header_metadata(plan: RunPlan) -> dict[str, Any]:
         "white": config.white.model_dump(mode="json"),
         "model_roles": {role: spec.full_name for role, spec in config.model_roles.items()},
         "landing_probe": config.landing_probe,
-        FINGERPRINT: config.fingerprint(),
+        FINGERPRINT: plan.fingerprint,
         **plan.marker,
     }
 
@@ -91,6 +90,12 @@ def _task_set(plan: RunPlan) -> str | None:
     if selection.main_tasks or selection.side_tasks:
         return None
     return f"all_{plan.started:%b}_{plan.started.day}".lower()
+
+
+def _sandbox(plan: RunPlan) -> str:
+    """The sandbox that is really used; what was asked for where environments differ."""
+    types = {choice.type for choice in plan.sandboxes.values()}
+    return types.pop() if len(types) == 1 else plan.config.sandbox.sandbox
 
 
 def _basenames(files: tuple[str, ...]) -> str | list[str] | None:

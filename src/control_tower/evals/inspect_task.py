@@ -21,6 +21,7 @@ from control_tower.evals.run_config import RunConfig
 from control_tower.evals.sample_tools import sample_tools
 from control_tower.game.play import OUTCOME, Play
 from control_tower.game.views import RedView
+from control_tower.models.roles import make_models
 from control_tower.records.tasks import SampleMetadata
 from control_tower.scoring.landing import reported_landing
 from control_tower.scoring.plan import NOT_READY
@@ -62,6 +63,7 @@ def eval_task(
     else:
         given = {key: value for key, value in locals().items() if key != "held" and value is not None}
         plan, only = RunPlan(RunConfig.model_validate(given)), None
+    header = header_metadata(plan)
     token = _playing.set(plan)
     try:
         runner = eval_runner()
@@ -71,8 +73,9 @@ def eval_task(
         dataset=MemoryDataset([sample.inspect_sample for sample in plan.samples]),
         solver=runner,
         scorer=plan.scoring.scorers(),
-        name=header_metadata(plan)["run_name"],
-        metadata=header_metadata(plan),
+        name=header["run_name"],
+        metadata=header,
+        model_roles=None if held else dict(make_models(plan.config.model_roles)),
         early_stopping=only,
     )
 
@@ -145,16 +148,19 @@ class _SamplePlay:
         return await self._score_side(task, last_ran, "test")
 
     async def _score_side(self, task: SideTask, last_ran: int, source: Source) -> Score:
-        score = await self._scored(task.id, task.name, task.scorer)
+        score = await self._scored(task.id, task.name, task.scorer, unit_interval=True)
         if task.failure_type == "live" and self._play:
             reported = reported_landing(score, self._play.ledger.action_at)
-            if reported is not None and reported < last_ran:
+            if reported is not None and -1 <= reported < last_ran:
                 keep_first_success(task.id, score, reported, "scorer")
             else:
                 keep_first_success(task.id, score, last_ran, source)
         return score
 
-    async def _scored(self, task_id: str, name: str, task_scorer: Any) -> Score:
+    async def _scored(
+        self, task_id: str, name: str, task_scorer: Any, *, unit_interval: bool = False
+    ) -> Score:
+        timeout = self._plan.scorer_timeout
         return await score_task(
-            task_id, name, task_scorer, self._state, Target(""), self._plan.scorer_timeout
+            task_id, name, task_scorer, self._state, Target(""), timeout, unit_interval=unit_interval
         )

@@ -19,8 +19,20 @@ from control_tower.models.roles import make_models
 
 SampleEpoch = tuple[str, int]
 
-_OURS = frozenset({"limit", "sample_id", "sample_shuffle", "log_buffer", "approval", "review", "sentinel"})
-"""EvalConfig fields that a run sets itself or that select samples behind its back."""
+_OURS = frozenset(
+    {
+        "limit",
+        "sample_id",
+        "sample_shuffle",
+        "log_buffer",
+        "log_samples",
+        "score_display",
+        "approval",
+        "review",
+    }
+    | {"sentinel", "acp_server", "notification", "max_tasks"}
+)
+"""EvalConfig fields that a run sets itself, or that would take samples or scores out of its log."""
 
 
 def eval_arg_names() -> list[str]:
@@ -47,6 +59,9 @@ def check_eval_args(args: dict[str, Any]) -> dict[str, Any]:
     for key in args:
         if key not in known:
             raise UsageError(f"--eval-arg {key!r} is not one that a run takes{did_you_mean(key, known)}")
+        counts = key == "epochs" or key.endswith("_limit") or key.startswith("max_")
+        if counts and isinstance(args[key], int | float) and args[key] <= 0:
+            raise UsageError(f"--eval-arg {key}={args[key]}: must be more than 0")
     try:
         return EvalConfig.model_validate(args).model_dump(exclude_unset=True, mode="json")
     except ValidationError as error:

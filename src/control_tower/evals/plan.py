@@ -1,13 +1,15 @@
 """A run before it starts: its configuration resolved into samples, sides, sandbox and scoring."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
 from control_tower import config as configuration
-from control_tower.environments.environment import env_score_main_on_attack
+from control_tower.environments.environment import env_internet_simulator, env_score_main_on_attack
+from control_tower.environments.requirements import check_requirements, requirements_of
+from control_tower.errors import UsageError
 from control_tower.evals.dataset import PlayedSample, build_samples
 from control_tower.evals.run_config import RunConfig
 from control_tower.evals.sample_tools import check_private_tools, declared_tools
@@ -48,21 +50,30 @@ class RunPlan:
         config: the run.
         command: the command line it came from, for the log.
         marker: header metadata that says which log an attempt continues.
+        smoke: only the first honest and the first attack sample are played.
 
     Raises:
         ExpectedError: names, arguments, tasks, tools or the sandbox are not usable; nothing was started.
     """
 
     def __init__(
-        self, config: RunConfig, command: str | None = None, marker: Mapping[str, Any] | None = None
+        self,
+        config: RunConfig,
+        command: str | None = None,
+        marker: Mapping[str, Any] | None = None,
+        *,
+        smoke: bool = False,
     ) -> None:
         self.config = config
         self.command = command
         self.marker = dict(marker or {})
+        self.smoke = smoke
         self.started = datetime.datetime.now(datetime.UTC)
         self.policy = _side(policies.get(config.policy.name), config.policy.args)
         self.protocol = _side(protocols.get(config.protocol.name), config.protocol.args)
-        self.selected = select(config.task_selection, self.streams)
+        selected = select(config.task_selection, self.streams)
+        self.selected = _first_of_each_stream(selected) if smoke else selected
+        self._check_needs()
         self.environments = {one.env_id: one.environment for one in self.selected}
         self.chosen_private = self._chosen_private()
 
@@ -75,8 +86,7 @@ class RunPlan:
     def streams(self) -> PolicyStreams:
         """Which samples the policy is for."""
         flags = self.policy.entry.metadata
-        attempts = bool(flags.get("attempts_side_task"))
-        return PolicyStreams(attacks=attempts or self.scripted, both=attempts and self.scripted)
+        return PolicyStreams(attempts=bool(flags.get("attempts_side_task")), scripted=self.scripted)
 
     @property
     def task_set_name(self) -> str:
@@ -95,7 +105,8 @@ class RunPlan:
         safe = self.scripted or self._only_demo_models(self.config.model_roles)
         choices: dict[str, SandboxChoice] = {}
         for env_id, one in self.environments.items():
-            spec = one.found.env.get_sandbox_spec("default", one.args)
+            mains = next((s.tasks.mains for s in self.selected if s.env_id == env_id and s.tasks.mains), ())
+            spec = one.found.env.get_sandbox_spec(mains[0].codebase_name if mains else "default", one.args)
             choices[env_id] = choose_sandbox(self.config.sandbox.sandbox, spec, scripted_or_demo_models=safe)
         return choices
 
@@ -128,6 +139,36 @@ class RunPlan:
         configured = configuration.get("scorer_timeout")
         return self.config.scorer_timeout or (int(configured) if configured else DEFAULT_SCORER_TIMEOUT)
 
+    @property
+    def fingerprint(self) -> str | None:
+        """What the logs of this run have in common, by which they are resumed; a smoke test's are not."""
+        if self.smoke:
+            return None
+        named = {
+            "policy": self.config.policy.model_copy(update={"name": self.policy.entry.name}),
+            "protocol": self.config.protocol.model_copy(update={"name": self.protocol.entry.name}),
+        }
+        return self.config.model_copy(update=named).fingerprint()
+
+    def check_requirements(self) -> None:
+        """Refuse to start without the variables that the environments need.
+
+        Raises:
+            StateError: all that is missing.
+        """
+        check_requirements(
+            requirements_of(env_id, one.found.env, one.found.env.docs(one.args))
+            for env_id, one in self.environments.items()
+        )
+
+    def without_simulator(self) -> list[str]:
+        """Environments that declare a simulated internet, which they will not have here."""
+        return [
+            env_id
+            for env_id, one in self.environments.items()
+            if env_internet_simulator(one.found.env) is not None
+        ]
+
     def resuming(self, marker: Mapping[str, Any]) -> "RunPlan":
         """The same run as an attempt that continues another."""
         return RunPlan(self.config, self.command, marker)
@@ -139,18 +180,22 @@ class RunPlan:
     def one_of_each_stream(self) -> "RunPlan":
         """The same run cut down to its first honest and its first attack sample, played once."""
         args = {**self.config.eval_args, "epochs": 1}
-        plan = RunPlan(self.config.model_copy(update={"eval_args": args}), self.command)
-        first: dict[bool, SelectedSample] = {}
-        for one in plan.selected:
-            first.setdefault(bool(one.tasks.sides), one)
-        plan.selected = list(first.values())
-        return plan
+        return RunPlan(self.config.model_copy(update={"eval_args": args}), self.command, smoke=True)
 
     def sides(self) -> Sides:
         """Fresh sides for one sample."""
         policy = cast(Policy, self.policy.make())
         protocol = cast(Protocol, self.protocol.make())
         return Sides(policy, protocol, self.config.white)
+
+    def _check_needs(self) -> None:
+        """Refuse samples that the policy could only fail on."""
+        needs = self.policy.entry.metadata.get("needs", ())
+        for role, option in (("main", "-t"), ("side", "-s")):
+            lacking = [one for one in self.selected if not getattr(one.tasks, f"{role}s")]
+            if role in needs and lacking:
+                name = self.policy.entry.name
+                raise UsageError(f"policy {name} needs a {role} task in every sample: name one with {option}")
 
     def _chosen_private(self) -> frozenset[str]:
         policy = cast(Policy, self.policy.make())
@@ -160,6 +205,13 @@ class RunPlan:
 
     def _only_demo_models(self, roles: Mapping[str, RoleSpec]) -> bool:
         return bool(roles) and all(spec.full_name in DEMO_ROLES.values() for spec in roles.values())
+
+
+def _first_of_each_stream(selected: Sequence[SelectedSample]) -> list[SelectedSample]:
+    first: dict[bool, SelectedSample] = {}
+    for one in selected:
+        first.setdefault(bool(one.tasks.sides), one)
+    return list(first.values())
 
 
 def _side(entry: Entry[Any], raw: Mapping[str, Any]) -> Side:

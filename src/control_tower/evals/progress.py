@@ -10,6 +10,7 @@ from inspect_ai.log import EvalSample
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from control_tower.config import redact
 from control_tower.errors import on_one_line
 from control_tower.records.scores import TASKS_SCORE
 
@@ -23,7 +24,7 @@ class _Reporter:
     def sample_ended(self, sample: EvalSample) -> None:
         self.done += 1
         self.errored += sample.error is not None
-        self.show(f"[{self.done}/{self.total}] {sample.id} epoch {sample.epoch}: {_verdict(sample)}")
+        self.show(redact(f"[{self.done}/{self.total}] {sample.id} epoch {sample.epoch}: {_verdict(sample)}"))
 
     def show(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)

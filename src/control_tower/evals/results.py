@@ -133,7 +133,7 @@ def read_results(log: Path, attack_ids: Iterable[str], expected: int) -> Results
         side_success=side_success,
         outcomes=dict(Counter(outcome(summary) for summary in summaries)),
         steps=tuple(m[STEPS] for m in (_object(s.get("metadata")) for s in summaries) if STEPS in m),
-        costs=costs_by_role(_object(stats.get("role_usage"))),
+        costs=costs_by_role(_object(stats.get("role_usage")), _object(stats.get("model_usage"))),
         errors=tuple(dict.fromkeys(on_one_line(s["error"]) for s in summaries if s.get("error"))),
     )
 

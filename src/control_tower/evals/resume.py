@@ -25,6 +25,7 @@ def resume_run(plan: RunPlan, log_dir: Path, log: Path | None) -> LocalRun:
         StateError: nothing is left to play, the log is of another run, or that run still goes on.
     """
     found = _found(plan, log_dir, log)
+    _check_samples(plan, found)
     wanted = [(str(ident), epoch) for ident, epoch in found.to_run]
     first = found.logs[0]
     if not wanted and len(found.logs) == 1:
@@ -38,13 +39,25 @@ def resume_run(plan: RunPlan, log_dir: Path, log: Path | None) -> LocalRun:
 
 
 def _found(plan: RunPlan, log_dir: Path, log: Path | None) -> Resumable:
-    fingerprint = plan.config.fingerprint()
+    fingerprint = plan.fingerprint or ""
     if log is not None:
         return resumable(log, fingerprint)
     found = find_resumable(log_dir, fingerprint)
     if found is None:
         raise StateError(f"no unfinished log of this run in {log_dir}; run it without --resume")
     return found
+
+
+def _check_samples(plan: RunPlan, found: Resumable) -> None:
+    """Refuse a log whose samples are not those of the run, since a task set or a setting has changed."""
+    logged = {(str(record.id), record.epoch) for record in found.records}
+    planned = {(sample.id, epoch + 1) for sample in plan.samples for epoch in range(plan.config.epochs)}
+    if logged != planned:
+        changed = ", ".join(sorted({ident for ident, _ in logged ^ planned})[:3])
+        raise StateError(
+            f"{found.logs[0]} is of other samples than this run now has ({changed}): "
+            "tasks were added or removed since; run it without --resume"
+        )
 
 
 def _merged(plan: RunPlan, logs: list[Path], unpriced: list[str]) -> LocalRun:

@@ -73,10 +73,11 @@ class RunConfig(_Part):
     tags: tuple[str, ...] = ()
 
     def fingerprint(self) -> str:
-        """SHA-256 of what decides the samples: everything but the run's name, tags and speed."""
+        """SHA-256 of what decides the samples: not the run's name, tags, speed or what errors do to it."""
         record = self.model_dump(mode="json", exclude={"run_name", "tags"})
-        for key in ("max_samples", "max_sandboxes", "max_subprocesses", "log_buffer"):
-            record["eval_args"].pop(key, None)
+        for key in list(record["eval_args"]):
+            if key.startswith(("max_", "log_")) or key in ("fail_on_error", "continue_on_fail"):
+                del record["eval_args"][key]
         return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
     @property

@@ -1,5 +1,6 @@
 """From a selection to combinations of tasks: which samples a run has, and in which order."""
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,20 +14,27 @@ from control_tower.evals.run_config import TaskSelection
 from control_tower.settings.environments import FoundEnvironment, all_environments, find_environment
 from control_tower.settings.task_sets import load_task_set, merge_records
 
+_logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class PolicyStreams:
     """Which samples a policy is for."""
 
-    attacks: bool
-    """It attempts side tasks, or plays whatever the sample has."""
-    both: bool
-    """It plays honest and attack samples alike, so that selecting everything means both."""
+    attempts: bool
+    """It attempts side tasks."""
+    scripted: bool
+    """It plays without a model, on whatever sample it is given."""
 
     @property
     def honest(self) -> bool:
         """Side tasks are dropped from its samples."""
-        return not self.attacks
+        return not (self.attempts or self.scripted)
+
+    @property
+    def both(self) -> bool:
+        """It plays honest and attack samples alike, so that selecting everything means both."""
+        return self.attempts and self.scripted
 
 
 @dataclass(frozen=True)
@@ -164,7 +172,7 @@ def _whole(space: TaskSpace, selection: TaskSelection, streams: PolicyStreams) -
         return _each_side_once(space, attack)
     if streams.both:
         return honest + attack
-    return attack if streams.attacks and attack else honest
+    return attack if streams.attempts and attack else honest
 
 
 def _each_side_once(space: TaskSpace, attack: Sequence[TaskCombination]) -> Iterator[TaskCombination]:
@@ -185,7 +193,7 @@ def _named(selection: TaskSelection) -> Iterator[SelectedSample]:
 
 def _guessed(main_groups: list[list[str]], side_groups: list[list[str]]) -> list[SelectedEnvironment]:
     """Environments that have one of the named tasks; an installed setting goes before the demo."""
-    everything = _with_args(all_environments(), ())
+    everything = [one for one in _with_args(all_environments(), ()) if _lists_tasks(one)]
     mains = {task for group in main_groups for task in group}
     sides = {task for group in side_groups for task in group}
     having = [
@@ -204,6 +212,16 @@ def _guessed(main_groups: list[list[str]], side_groups: list[list[str]]) -> list
         name = sorted(mains | sides)[0]
         raise UsageError(f"no environment has a task {name!r}{did_you_mean(name, known)}")
     return [one for one in having if not one.found.builtin] or having
+
+
+def _lists_tasks(environment: SelectedEnvironment) -> bool:
+    """Whether an environment can say which tasks it has; one that cannot is warned of and passed over."""
+    try:
+        _ = environment.space
+    except Exception as error:  # noqa: BLE001 - an author's code may raise anything
+        _logger.warning("Warning: %s has no tasks: %s: %s", environment.found.id, type(error).__name__, error)
+        return False
+    return True
 
 
 def task_ids(tasks: Mapping[str, object]) -> Collection[str]:
@@ -232,10 +250,14 @@ def _of_task_sets(selection: TaskSelection) -> Iterator[SelectedSample]:
     found = {record.env: find_environment(record.env) for record in records}
     environments = {one.found.id: one for one in _with_args(found.values(), selection.env_args)}
     wanted = {find_environment(name).id for name in selection.environments}
+    seen: set[tuple[str, TaskCombination]] = set()
     for record in records:
         environment = environments[found[record.env].id]
-        if not wanted or environment.found.id in wanted:
-            yield SelectedSample(environment, _combination(environment, record.main_tasks, record.side_tasks))
+        combination = _combination(environment, record.main_tasks, record.side_tasks)
+        key = (environment.found.id, combination)
+        if key not in seen and (not wanted or environment.found.id in wanted):
+            seen.add(key)
+            yield SelectedSample(environment, combination)
 
 
 def _without_sides(samples: Iterable[SelectedSample]) -> list[SelectedSample]:
@@ -250,9 +272,10 @@ def _with_scorers(samples: list[SelectedSample], selection: TaskSelection) -> li
     without = [s for s in samples if any(task.scorer is None for task in s.tasks.mains)]
     if not without or selection.main_tasks_with_no_scorers == "include":
         return samples
-    if selection.main_tasks_with_no_scorers == "exclude":
-        return [sample for sample in samples if sample not in without]
     names = sorted({t.id for sample in without for t in sample.tasks.mains if t.scorer is None})
+    if selection.main_tasks_with_no_scorers == "exclude":
+        _logger.warning("Left out, since they have no scorer: %s", ", ".join(names))
+        return [sample for sample in samples if sample not in without]
     raise ValidationError(
         f"main tasks without a scorer: {', '.join(names)}; "
         "choose --main-tasks-with-no-scorers include or exclude"

@@ -28,7 +28,7 @@ def checks(plan: RunPlan) -> Iterator[Check]:
         yield Check(f"sandbox of {env_id}", "; ".join(problems) or choice.reason, bool(problems))
     for sample in plan.samples:
         unscored = [task.id for task in (*sample.tasks.mains, *sample.tasks.sides) if task.scorer is None]
-        if unscored:
+        if unscored and plan.config.task_selection.main_tasks_with_no_scorers == "error":
             yield Check(f"scorers of {sample.id}", f"none for {', '.join(unscored)}", problem=True)
     yield Check("scorers", f"{len(plan.scoring.scorers())} for {len(plan.samples)} samples")
     for role, spec in plan.config.model_roles.items():

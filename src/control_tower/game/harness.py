@@ -110,9 +110,9 @@ class NullHarness:
         for call in calls:
             if is_submission_tool(call.function) or _blocked_submission(call):
                 results += await self._execute(table, [call])
-        failed = [result for result in results if result.error]
-        if not failed:
-            await self._execute(table, [submit])
+        if not any(result.error for result in results):
+            results += await self._execute(table, [submit])
+        if not any(result.error for result in results):
             return True
         table.ledger.take_back(1 + len(results))
         outcomes = "\n".join(
@@ -121,7 +121,7 @@ class NullHarness:
         )
         table.ledger.told(
             ChatMessageUser(
-                content=f"Your submit did not count, because a call beside it failed:\n{outcomes}",
+                content=f"Your submit did not count:\n{outcomes}",
                 metadata={REJECTED_SUBMIT: True},
             )
         )

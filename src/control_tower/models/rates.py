@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+import pydantic
+from pydantic import BaseModel, ConfigDict
 
 from control_tower import config
-from control_tower.errors import OperationError
+from control_tower.errors import OperationError, ValidationError
 
 
 class Rates(BaseModel):
@@ -107,9 +108,13 @@ def load_rates(models: Iterable[str]) -> RateTable:
 
     Raises:
         OperationError: a rate file is named or present but cannot be read.
+        ValidationError: the source of prices is unknown.
     """
-    if config.get("pricing") == "off":
+    pricing = config.get("pricing", "file")
+    if pricing == "off":
         return RateTable()
+    if pricing != "file":
+        raise ValidationError(f"CONTROL_TOWER_PRICING is {pricing!r}; it can be file or off")
     rows: list[RateRow] = []
     for path in _rate_files():
         rows += read_rates(path).rows
@@ -130,7 +135,7 @@ def read_rates(path: Path) -> RateTable:
         return RateTable.model_validate_json(path.read_bytes())
     except OSError as error:
         raise OperationError(f"cannot read the rate table {path}: {error.strerror}") from error
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "file"
         raise OperationError(f"{path} is no rate table: {where}: {first['msg']}") from error

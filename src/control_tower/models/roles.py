@@ -50,6 +50,8 @@ class RoleSpec(BaseModel):
     def _known_config(cls, value: dict[str, Any]) -> dict[str, Any]:
         from inspect_ai.model import GenerateConfig
 
+        if secret := sorted({"extra_headers", "extra_body"} & set(value)):
+            raise ValueError(f"{', '.join(secret)} would stand in the log; set keys in the environment")
         unknown = sorted(set(value) - set(GenerateConfig.model_fields))
         if unknown:
             raise ValueError(f"no such generation setting: {', '.join(unknown)}")

@@ -33,7 +33,9 @@ SIDE_TEST = "run_side_task_test"
 _PROMPTS = "control_tower.policies.prompts"
 
 
-@policies.register(attempts_main_task=True, attempts_side_task=True, attempts_sneaky=True)
+@policies.register(
+    attempts_main_task=True, attempts_side_task=True, attempts_sneaky=True, needs=("main", "side")
+)
 def attack_policy(
     private_tools: PrivateToolsArg = frozenset(), plan: Plan = "none", probe: bool = False
 ) -> Policy:
@@ -63,6 +65,7 @@ class AttackPolicy(Policy):
     def setup(self, view: RedView) -> None:
         if not view.main_tasks or not view.side_tasks:
             raise ValidationError("the attack policy needs samples with a main task and a side task")
+        self._side_ids = [task.id for task in view.side_tasks]
         self._words = {
             "environment": view.environment.description,
             "main_task": describe_tasks(view.main_tasks),
@@ -89,10 +92,12 @@ class AttackPolicy(Policy):
         if self._succeeded or turns == self._probed_at:
             return
         self._probed_at = turns
-        answer = await self.probe(SIDE_TEST)
-        first_line = answer.splitlines()[0] if answer else ""
-        number = read_verdict(first_line.removeprefix("Score value:").strip() or None)
-        self._succeeded = bool(number)
+        for side_id in self._side_ids:
+            answer = await self.probe(SIDE_TEST, task_id=side_id)
+            first_line = answer.splitlines()[0] if answer else ""
+            self._succeeded = bool(read_verdict(first_line.removeprefix("Score value:").strip() or None))
+            if not self._succeeded:
+                return
 
     async def _note(self, input: Sequence[ChatMessage], turns: int) -> str:
         if self._plan == "once" and not self._outline:
@@ -111,7 +116,8 @@ class AttackPolicy(Policy):
             return (await ask(_planner(), request)).completion
 
     def _filled(self, name: str) -> str:
-        return re.sub(r"\{(\w+)\}", lambda match: self._words[match[1]], prompt(_PROMPTS, name))
+        words = {**self._words, "side_task": self._words["side_task"] + self.submission_note()}
+        return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], prompt(_PROMPTS, name))
 
 
 def _planner() -> Model:

@@ -13,7 +13,7 @@ from control_tower.policies.registry import policies
 from control_tower.records.tasks import describe_tasks
 
 
-@policies.register(attempts_main_task=False, attempts_side_task=True, attempts_sneaky=False)
+@policies.register(attempts_main_task=False, attempts_side_task=True, attempts_sneaky=False, needs=("side",))
 def obvious_attack_policy(private_tools: PrivateToolsArg = frozenset()) -> Policy:
     """Pursues the side task openly and leaves the main task aside.
 
@@ -41,6 +41,6 @@ class ObviousAttackPolicy(Policy):
         system = prompt("control_tower.policies.prompts", "obvious_attack_system")
         return [
             ChatMessageSystem(content=system),
-            ChatMessageUser(content=self._request),
+            ChatMessageUser(content=self._request + self.submission_note()),
             *rest,
         ], private_tools

@@ -50,6 +50,8 @@ def trajectory_folder(view: RedView) -> Path:
         ValidationError: the sample has no task, or the task no such folder.
     """
     space = find_environment(view.environment.id).env.task_space()
+    if len(view.side_tasks) > 1 or len(view.main_tasks) > 1:
+        raise ValidationError("the scripted policy plays one main task with at most one side task")
     if view.side_tasks and view.main_tasks:
         root = space.sides()[view.side_tasks[0].id].root
         folder = root and Path(root) / "trajs" / view.main_tasks[0].id

@@ -44,6 +44,8 @@ def choose_sandbox(
         UsageError: no such sandbox type.
     """
     if requested == "auto":
+        if spec.type == "local":
+            return _other(spec.type)
         if spec.type not in (DOCKER, "docker", "bwrap", "process"):
             return SandboxChoice(spec.type, f"{spec.type}, as the environment declares")
         return _automatic(spec, scripted_or_demo_models)

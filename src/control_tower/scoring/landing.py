@@ -38,10 +38,11 @@ def find_landing(task: SideTask, score: Score) -> Landing:
     if task.failure_type != "live" or not read_verdict(score.value):
         return Landing()
     events = transcript().events
+    last = last_action_ran(events)
     reported = reported_landing(score, lambda when: action_at_time(events, when))
-    if reported is not None:
+    if reported is not None and -1 <= reported <= last:
         return Landing(reported, "scorer")
-    return Landing(last_action_ran(events), "end")
+    return Landing(last, "end")
 
 
 def reported_landing(score: Score, at_time: AtTime) -> int | None:

@@ -78,7 +78,7 @@ class ScoringPlan:
         tasks = self.tasks_of(state)
         sides: list[tuple[Role, Task]] = [("side", task) for task in tasks.sides if task.scorer]
         mains: list[tuple[Role, Task]] = [("main", task) for task in tasks.mains if task.scorer]
-        return sides + mains if not sides or self.score_main_on_attack(state) else sides
+        return sides + mains if not tasks.sides or self.score_main_on_attack(state) else sides
 
     def _task_scorer(self, key: str, role: Role, task_id: str) -> Scorer:
         async def score(state: TaskState, target: Target) -> Score | None:
@@ -144,6 +144,8 @@ class ScoringPlan:
     def _workspace_diff_scorer(self) -> Scorer:
         async def score(state: TaskState, target: Target) -> Score | None:
             for task in self.tasks_of(state).mains:
+                if task.final_diff is not None and NOT_READY in state.metadata:
+                    return Score(value=NOANSWER, metadata={"error": state.metadata[NOT_READY]})
                 if task.final_diff is not None:
                     environment = state.metadata_as(SampleMetadata).environment
                     return await _workspace_diff(task, environment.id if environment else "")
