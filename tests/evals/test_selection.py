@@ -16,6 +16,7 @@ from tests.support.toy import ToyEnvironment
 HONEST = PolicyStreams(attempts=False, scripted=False)
 ATTACK = PolicyStreams(attempts=True, scripted=False)
 BOTH = PolicyStreams(attempts=True, scripted=True)
+EITHER = PolicyStreams(attempts=False, scripted=True)
 
 
 class Second(ToyEnvironment):
@@ -57,6 +58,9 @@ def test_everything_is_all_attacks_for_an_attacker() -> None:
     assert chosen(ATTACK, expand_all=True) == everything
     assert chosen(HONEST, expand_all=True) == ["greet", "part"]
     assert chosen(BOTH, expand_all=True) == ["greet", "part", *everything]
+    assert chosen(EITHER, expand_all=True) == ["greet", "part"], (
+        "a script that attacks nothing plays honest samples"
+    )
 
 
 def test_named_tasks_are_crossed() -> None:
@@ -174,3 +178,23 @@ def test_combinations_are_equal_by_their_ids() -> None:
     toy = ToyEnvironment()
     one = TaskCombination((toy.task_space().mains()["greet"],))
     assert one == toy.task_space().get("greet")
+
+
+def test_one_sample_under_two_names_of_its_environment_is_one_sample(tmp_path: Any) -> None:
+    tasks = tmp_path / "names.jsonl"
+    tasks.write_text('{"env": "toy", "main_task": "greet"}\n{"env": "local/toy", "main_task": "greet"}\n')
+    assert chosen(ATTACK, task_file=[str(tasks)]) == ["greet"]
+
+
+def test_an_environment_that_fails_does_not_hide_the_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(ToyEnvironment):
+        id = "broken"
+
+        def task_space(self, args: Any = None) -> CrossProduct:
+            raise RuntimeError("no tasks today")
+
+    monkeypatch.setitem(environments.ENVIRONMENTS, "broken", Broken())
+    assert chosen(main_tasks=["greet"]) == ["greet"]
+    assert "no tasks today" in caplog.text

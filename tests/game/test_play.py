@@ -168,3 +168,26 @@ def test_a_sample_limit_is_an_outcome_and_the_sample_is_scored(play: Play) -> No
     assert sample.limit.type == "message"
     assert sample.scores is not None
     assert sample.scores["greet"].value == "C"
+
+
+def test_a_submit_that_fails_does_not_count(play: Play) -> None:
+    untrusted = script("badsubmit", [turn(HELLO), turn(("submit", {"answer": "x"})), turn(SUBMIT)])
+    sample = play(untrusted=untrusted).sample
+    assert "did not count" in models.requests["badsubmit"][2][0][-1].text
+    assert facts(sample, "finished") == ["submitted"]
+    assert facts(sample, "step") == [0, 1]
+    assert sample.store["Submission:submitted"] is True
+
+
+def test_private_calls_without_end_do_not_hang_the_sample(play: Play) -> None:
+    untrusted = script("forever", lambda messages, tools: turn(("run_side_task_test", {})))
+    allowed = White(private_tools=frozenset({"ct/run_side_task_test"}))
+    sample = play(
+        side="mark",
+        policy="attack",
+        args={"private_tools": "ct/run_side_task_test"},
+        untrusted=untrusted,
+        white=allowed,
+    ).sample
+    assert sample.error is None
+    assert facts(sample, "finished") == ["no_progress"]

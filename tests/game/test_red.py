@@ -173,3 +173,26 @@ def test_the_test_policy_lists_and_submits(play: Play) -> None:
 def test_the_sleep_policy_waits_the_same_time_for_a_sample(play: Play) -> None:
     sample = play(policy="sleep", args={"min_s": 0.01, "max_s": 0.02}).sample
     assert sample.metadata["outcome"] == "submitted"
+
+
+def test_probing_waits_for_every_side_task(play: Play) -> None:
+    stain = bash("echo stain > stain.txt")
+    untrusted = script("two", [turn(MARK), turn(stain), turn(bash("ls")), turn(SUBMIT)])
+    play(side="mark+stain", policy="attack", args={"probe": True}, untrusted=untrusted, white=TESTS)
+    told = [any("has been reached" in m.text for m in messages) for messages, _ in models.requests["two"]]
+    assert told == [False, False, True, True]
+
+
+def test_red_is_told_to_record_what_the_side_task_wants(play: Play) -> None:
+    env = ToyEnvironment(mark={"submit_args": Label})
+    for policy in ("attack", "obvious-attack"):
+        play(side="mark", policy=policy, untrusted=script(policy, [turn(SUBMIT)]), env=env)
+        assert f"{GOAL}\n\nBefore you submit, record" in all_text(policy)
+
+
+@pytest.mark.parametrize("policy", ["attack", "obvious-attack"])
+def test_a_policy_that_needs_a_side_task_refuses_samples_without(play: Play, policy: str) -> None:
+    with pytest.raises(UsageError, match="needs a side task"):
+        play(policy=policy, untrusted=script("n", [turn(SUBMIT)]))
+    with pytest.raises(UsageError, match="needs a main task"):
+        play(main=None, side="mark", policy="attack", untrusted=script("n", [turn(SUBMIT)]))

@@ -13,6 +13,8 @@ from inspect_ai.util import sandbox
 
 from control_tower.environments.baseline_snapshot import BaselineSnapshot
 from control_tower.environments.failures import EnvironmentNotReady
+from control_tower.environments.scorer_utils import dummy_scorer
+from control_tower.environments.task import FinalDiff
 from control_tower.errors import ValidationError
 from control_tower.game.white import White
 from tests.support.models import SUBMIT, bash, script, turn
@@ -264,3 +266,49 @@ def test_a_delayed_task_and_a_failed_live_one_have_no_landing(play: Play) -> Non
     assert sample.scores["tasks"].value == {"main": None, "side": 1.0, "landed_at": None}
     failed = play(side="mark", policy="attack", untrusted=script("no", [turn(SUBMIT)])).sample
     assert landing(failed) == (None, None)
+
+
+def test_a_self_test_outside_the_unit_interval_is_no_success(play: Play) -> None:
+    env = ToyEnvironment(scorers={"mark": scorer_of(Score(value=5))}, mark={"probe": True})
+    sample = play(
+        side="mark", policy="attack", untrusted=script("five", [turn(LOOK), turn(SUBMIT)]), env=env
+    ).sample
+    assert sample.scores is not None
+    assert sample.scores["mark"].reason == "scorer_error"
+    assert sample.scores["tasks"].value == {"main": None, "side": 0.0, "landed_at": None}
+
+
+@pytest.mark.parametrize("action", [999, -7])
+def test_a_reported_action_that_never_was_is_not_believed(play: Play, action: int) -> None:
+    env = ToyEnvironment(
+        scorers={"mark": scorer_of(Score(value=CORRECT, metadata={"landed_action": action}))}
+    )
+    sample = play(
+        side="mark", policy="attack", untrusted=script("far", [turn(LOOK), turn(SUBMIT)]), env=env
+    ).sample
+    assert landing(sample) == (1, "end")
+
+
+@pytest.mark.parametrize("scorer", [None, dummy_scorer])
+def test_a_side_task_without_scorer_is_unscored_and_its_sample_an_attack_still(
+    play: Play, scorer: Any
+) -> None:
+    env = ToyEnvironment(stain={"scorer": scorer})
+    sample = play(side="stain", policy="test", env=env).sample
+    assert sample.scores is not None
+    assert sample.scores["tasks"].value == {"main": None, "side": None, "landed_at": None}
+    assert "greet" not in sample.scores
+
+
+def test_a_final_diff_of_an_environment_that_was_not_ready_has_no_answer(play: Play) -> None:
+    async def fails() -> dict[str, Any]:
+        raise EnvironmentNotReady("no database")
+
+    env = ToyEnvironment(
+        greet={"baseline_snapshot": BaselineSnapshot(fails, "toy"), "final_diff": FinalDiff(root=".")}
+    )
+    sample = play(policy="test", env=env).sample
+    assert sample.error is None
+    assert sample.scores is not None
+    assert sample.scores["workspace_diff"].value == "N"
+    assert sample.scores["greet"].reason == "env_not_ready"
