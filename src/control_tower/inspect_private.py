@@ -27,10 +27,7 @@ def with_role(model: "Model", role: str) -> "Model":
 
 def sample_epoch() -> int:
     """The epoch of the sample that is running, from 1; 1 outside a sample."""
-    from inspect_ai.solver._task_state import sample_state
-
-    state = sample_state()
-    return 1 if state is None else state.epoch
+    return running_sample()[1]
 
 
 def running_sample() -> tuple[str, int, str]:

@@ -56,6 +56,32 @@ def test_with_role_records_calls_under_the_role(tmp_path: Path) -> None:
     assert [event.role for event in events] == ["red_planner"] * 2
 
 
+HOOKED = """
+from inspect_ai.hooks import Hooks, hooks
+
+@hooks(name="loud", description="Would be named in a banner.")
+class Loud(Hooks):
+    pass
+
+from control_tower.inspect_private import load_hooks_quietly
+
+load_hooks_quietly()
+from inspect_ai.model import get_model
+
+get_model("mockllm/model")
+"""
+
+
+def test_hooks_are_loaded_without_a_banner() -> None:
+    quiet = subprocess.run([sys.executable, "-c", HOOKED], capture_output=True, text=True, check=True)
+    assert quiet.stdout == ""
+    loud = HOOKED.replace("load_hooks_quietly()\nfrom", "from")
+    assert (
+        "loud"
+        in subprocess.run([sys.executable, "-c", loud], capture_output=True, text=True, check=True).stdout
+    )
+
+
 def test_outside_a_sample_there_is_none() -> None:
     assert inspect_private.sample_epoch() == 1
     assert inspect_private.running_sample() == ("", 1, "")
