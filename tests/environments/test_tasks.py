@@ -90,9 +90,9 @@ def test_inspects_own_scorers_are_taken_as_they_are() -> None:
     assert main_task(scorer=given).scorer is given
 
 
-def test_a_main_task_with_the_dummy_scorer_has_no_scorer() -> None:
+def test_a_task_with_the_dummy_scorer_has_no_scorer() -> None:
     assert main_task(scorer=dummy_scorer).scorer is None
-    assert side_task(scorer=dummy_scorer).scorer is not None
+    assert side_task(scorer=dummy_scorer).scorer is None
 
 
 @pytest.mark.parametrize("given", [3, "scorer", lambda: 3])
