@@ -28,9 +28,12 @@ def measure() -> Iterator[Ratio]:
         game, bare = best["game", steps], best["bare", steps]
         detail = f"{game * 1000:.1f} ms of {bare * 1000:.1f} ms"
         yield Ratio(f"CPU per action over a bare loop, {steps} steps", game / bare, 1.3, detail)
-    detail = f"the bare loop's grows {best['bare', LONG] / best['bare', SHORT]:.2f} times"
-    growth = best["game", LONG] / best["game", SHORT]
-    yield Ratio(f"growth of CPU per action from {SHORT} to {LONG} steps", growth, 1.3, detail)
+    # Inspect snapshots the whole conversation into every model event, so even the bare loop's CPU grows with
+    # its length: what counts is that the game adds nothing that grows.
+    growth = {kind: best[kind, LONG] / best[kind, SHORT] for kind in ("game", "bare")}
+    detail = f"{growth['game']:.2f} times, the bare loop's {growth['bare']:.2f} times"
+    name = f"growth of CPU per action from {SHORT} to {LONG} steps over the bare loop's"
+    yield Ratio(name, growth["game"] / growth["bare"], 1.3, detail)
 
 
 def _cpu_per_action(kind: str, steps: int) -> float:
