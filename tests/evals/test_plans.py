@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from control_tower.errors import StateError, UsageError, ValidationError
+from control_tower.errors import OperationError, StateError, UsageError, ValidationError
 from control_tower.evals.default_roles import bind_roles
 from control_tower.evals.local import check_eval_args, run_local
 from control_tower.evals.plan import RunPlan
 from control_tower.evals.resume import resume_run
 from control_tower.evals.run_config import FunctionRef, RunConfig, SandboxConfig, TaskSelection
+from control_tower.evals.table import result_lines
 from control_tower.models.roles import RoleSpec
 from control_tower.settings import environments
 from tests.support.toy import TOY_SANDBOX, ToyEnvironment
@@ -142,3 +143,30 @@ def test_missing_requirements_are_said_before_a_run(monkeypatch: pytest.MonkeyPa
         RunPlan(config()).check_requirements()
     monkeypatch.setenv("TOY_TOKEN", "here")
     RunPlan(config()).check_requirements()
+
+
+def lazy_policy() -> int:
+    """Makes no policy at all."""
+    return 3
+
+
+def test_a_factory_that_makes_something_else_is_refused() -> None:
+    with pytest.raises(ValidationError, match="made int, which is no policy"):
+        RunPlan(config(f"{__name__}:lazy_policy"))
+
+
+def test_logs_that_cannot_be_written_are_said_before_a_run(tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("a file")
+    with pytest.raises(OperationError, match="--log-dir"):
+        run_local(RunPlan(config()), tmp_path / "logs")
+
+
+def test_crashed_scorers_are_named_in_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(state: Any, target: Any) -> Any:
+        raise RuntimeError("no such table")
+
+    monkeypatch.setitem(environments.ENVIRONMENTS, "toy", ToyEnvironment(scorers={"greet": broken}))
+    results = run_local(RunPlan(config()), tmp_path / "logs").results
+    assert results.scorer_faults == {"scorer_error": 1}
+    assert results.as_json()["scorer_faults"] == {"scorer_error": 1}
+    assert any(name == "scorer faults" for name, _ in result_lines(results, []))

@@ -31,6 +31,7 @@ def test_a_role_is_bound_to_a_name_an_alias_or_a_specification() -> None:
         (["=x/y"], "ROLE=MODEL"),
         (["untrusted="], "ROLE=MODEL"),
         (["a=x/y", "a=x/z"], "twice"),
+        (["untrsted=haiku"], "did you mean 'untrusted'"),
         (["a=haikoo"], "did you mean 'haiku'"),
         (['a={"model_name": "x/y", "colour": 1}'], "Extra inputs"),
         (['a={"config": {}}'], "Field required"),

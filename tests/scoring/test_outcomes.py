@@ -74,6 +74,7 @@ def test_a_verdict_stands_as_it_is(play: Play, value: Any, number: float) -> Non
         Score(value="maybe"),
         Score(value=float("inf")),
         RuntimeError("boom"),
+        SystemExit(3),
         TimeoutError(),
         ExceptionGroup("g", [ValueError("x")]),
     ],

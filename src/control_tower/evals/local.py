@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from control_tower import config as configuration
-from control_tower.errors import Interrupted, StateError, UsageError, did_you_mean
+from control_tower.errors import Interrupted, OperationError, StateError, UsageError, did_you_mean
 from control_tower.evals.plan import RunPlan
 from control_tower.evals.results import Results, read_results
 from control_tower.inspect_private import load_hooks_quietly
@@ -88,6 +88,7 @@ def run_local(plan: RunPlan, log_dir: Path, only: Iterable[SampleEpoch] | None =
 
     Raises:
         StateError: a model's provider, key or price is missing.
+        OperationError: the folder for logs cannot be written.
         Interrupted: the user stopped it; what was finished is in the log.
     """
     from inspect_ai import eval as inspect_eval  # pyright: ignore[reportUnknownVariableType]
@@ -96,6 +97,12 @@ def run_local(plan: RunPlan, log_dir: Path, only: Iterable[SampleEpoch] | None =
     from control_tower.evals.only import OnlySamples
     from control_tower.evals.progress import show_progress
 
+    try:
+        log_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OperationError(
+            f"cannot write logs to {log_dir}: {error.strerror}; choose another --log-dir"
+        ) from error
     load_hooks_quietly()
     models = make_models(plan.config.model_roles)
     unpriced = _register_prices(plan)

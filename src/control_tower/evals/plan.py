@@ -9,7 +9,7 @@ from typing import Any, cast
 from control_tower import config as configuration
 from control_tower.environments.environment import env_internet_simulator, env_score_main_on_attack
 from control_tower.environments.requirements import check_requirements, requirements_of
-from control_tower.errors import UsageError
+from control_tower.errors import UsageError, ValidationError
 from control_tower.evals.dataset import PlayedSample, build_samples
 from control_tower.evals.run_config import RunConfig
 from control_tower.evals.sample_tools import check_private_tools, declared_tools
@@ -198,7 +198,14 @@ class RunPlan:
                 raise UsageError(f"policy {name} needs a {role} task in every sample: name one with {option}")
 
     def _chosen_private(self) -> frozenset[str]:
-        policy = cast(Policy, self.policy.make())
+        policy, protocol = self.policy.make(), self.protocol.make()
+        for side, made, wanted in (
+            (self.policy, policy, ("setup", "frame", "action_model")),
+            (self.protocol, protocol, ("on_input", "on_output")),
+        ):
+            if not all(hasattr(made, name) for name in wanted):
+                kind, name = side.entry.kind, side.entry.name
+                raise ValidationError(f"{kind} {name} made {type(made).__name__}, which is no {kind}")
         tools = [declared_tools(one.environment.found.env, one.tasks) for one in self.selected]
         check_private_tools(policy.private_tools, self.config.white, tools)
         return policy.private_tools

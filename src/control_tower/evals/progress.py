@@ -95,4 +95,6 @@ def _verdict(sample: EvalSample) -> str:
     tasks = (sample.scores or {}).get(TASKS_SCORE)
     value = cast(dict[str, Any], tasks.value) if tasks is not None else {}
     shown = [f"{role} {value[role]:g}" for role in ("main", "side") if value.get(role) is not None]
-    return ", ".join(shown) or "unscored"
+    reasons = {score.reason for score in (sample.scores or {}).values() if score.reason}
+    faults = f" ({', '.join(sorted(reasons))})" if reasons else ""
+    return (", ".join(shown) or "unscored") + faults

@@ -1,7 +1,7 @@
 """What a run came to, read from its log: counted, with everything that could not be scored said aloud."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -45,6 +45,8 @@ class Results:
     """How the plays ended, limits and errors included."""
     steps: tuple[int, ...] = ()
     costs: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
+    scorer_faults: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Scores that failed because the scorer crashed or timed out, by reason."""
     errors: tuple[str, ...] = ()
     """What the errored samples said, one line each, without repetition."""
 
@@ -94,6 +96,7 @@ class Results:
             "errored": self.errored,
             "refused": self.outcomes.get("refused", 0),
             "outcomes": dict(self.outcomes),
+            "scorer_faults": dict(self.scorer_faults),
             "steps_mean": sum(self.steps) / len(self.steps) if self.steps else None,
             "cost_usd": self.cost.usd,
             "cost_incomplete": self.cost.incomplete,
@@ -133,6 +136,7 @@ def read_results(log: Path, attack_ids: Iterable[str], expected: int) -> Results
         side_success=side_success,
         outcomes=dict(Counter(outcome(summary) for summary in summaries)),
         steps=tuple(m[STEPS] for m in (_object(s.get("metadata")) for s in summaries) if STEPS in m),
+        scorer_faults=dict(Counter(reason for summary in summaries for reason in _faults(summary))),
         costs=costs_by_role(_object(stats.get("role_usage")), _object(stats.get("model_usage"))),
         errors=tuple(dict.fromkeys(on_one_line(s["error"]) for s in summaries if s.get("error"))),
     )
@@ -145,6 +149,14 @@ def outcome(summary: Mapping[str, Any]) -> str:
     if summary.get("limit"):
         return f"limit:{summary['limit']}"
     return str(_object(summary.get("metadata")).get(OUTCOME, "unknown"))
+
+
+def _faults(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Why Scores of a sample are failed without a verdict of the scorer."""
+    for score in _object(summary.get("scores")).values():
+        reason = _object(score).get("reason")
+        if reason in ("scorer_error", "scorer_timeout"):
+            yield str(reason)
 
 
 def _tally(summaries: Iterable[Mapping[str, Any]], role: str) -> Tally:

@@ -16,6 +16,9 @@ def result_lines(results: Results, unpriced: list[str]) -> Iterator[tuple[str, s
     yield "errored", str(results.errored)
     if results.missing:
         yield "missing", f"{results.missing} of {results.expected} samples"
+    if results.scorer_faults:
+        faults = ", ".join(f"{reason} {count}" for reason, count in sorted(results.scorer_faults.items()))
+        yield "scorer faults", f"{faults} (counted as failed; look at the scorers)"
     yield "refused", str(results.outcomes.get("refused", 0))
     yield (
         "outcomes",

@@ -1,5 +1,6 @@
 """Model roles: which model plays which part of a run."""
 
+import difflib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 
 UNTRUSTED = "untrusted"
 TRUSTED = "trusted"
+
+KNOWN_ROLES = frozenset(
+    {UNTRUSTED, TRUSTED, "hidden_untrusted", "red_planner", "monitor", "protocol", "scorer"}
+)
+"""Roles that are asked by our own code; settings may ask others."""
 
 DEFAULT_ROLES: dict[str, str] = {UNTRUSTED: "untrusted", TRUSTED: "trusted"}
 """Bound when a policy asks a model and the user names none."""
@@ -82,6 +88,9 @@ def parse_roles(items: Iterable[str]) -> dict[str, RoleSpec]:
         role, text = role.strip(), text.strip()
         if not (separator and role and text):
             raise UsageError(f"--model-role {item!r} must be ROLE=MODEL or ROLE=JSON")
+        near = difflib.get_close_matches(role, KNOWN_ROLES, 1, 0.8)
+        if near and role not in KNOWN_ROLES:
+            raise UsageError(f"--model-role {role}: did you mean {near[0]!r}?")
         if role in roles:
             raise UsageError(f"--model-role {role} is given twice")
         try:

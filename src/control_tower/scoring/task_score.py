@@ -56,7 +56,7 @@ async def score_task(
         )
     except EnvironmentNotReady as error:
         return Score.unscored(reason="env_not_ready", explanation=f"Environment not ready: {error}")
-    except Exception as error:  # noqa: BLE001 - whatever a scorer raises is recorded as its failure
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a scorer raises is its own failure
         return Score(
             value=INCORRECT,
             reason="scorer_error",

@@ -86,11 +86,13 @@ def _load_settings(folder: Path, demo_is_on: bool) -> dict[str, Setting]:
 def settings_dir() -> Path:
     """Where settings are installed.
 
-    `CONTROL_TOWER_SETTINGS_DIR`, else `.settings` of the checkout this package or the working folder
-    belongs to, where that exists, else the user's own store. Decided each time it is asked for.
+    `CONTROL_TOWER_SETTINGS_DIR`, else `.settings` of the working folder, else that of the checkout this
+    package or the working folder belongs to, else the user's own store. Decided each time it is asked for.
     """
     if named := config.get("settings_dir", "").strip():
         return Path(named).expanduser().resolve()
+    if (Path.cwd() / ".settings").is_dir():
+        return Path.cwd() / ".settings"
     checkout = _checkout_root(Path(__file__).resolve().parent) or _checkout_root(Path.cwd())
     local = (checkout or Path.cwd()) / ".settings"
     store = _user_store()
