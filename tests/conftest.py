@@ -31,6 +31,18 @@ def _clean_surrounding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     os.environ.update(before)
 
 
+_BASE_IMAGE = os.environ.get("CT_BASE_IMAGE")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Only tests of Docker know the base image: with it, `auto` would choose Docker, which is slow."""
+    if _BASE_IMAGE and item.get_closest_marker("docker"):
+        os.environ["CT_BASE_IMAGE"] = _BASE_IMAGE
+    else:
+        os.environ.pop("CT_BASE_IMAGE", None)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
