@@ -87,7 +87,8 @@ def test_the_honest_command_ends_with_a_table(honest: Ran) -> None:
         "steps",
         "cost of",
         "log ",
-        "Next: inspect view",
+        "Next: ",
+        "inspect view --log-dir logs",
     ):
         assert line in out
     assert "demo/agent" in honest.finished.stderr, "one line says which models stand in"
