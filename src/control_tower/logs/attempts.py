@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +12,7 @@ from control_tower import inspect_private
 from control_tower.logs.archive import EvalArchive, SampleKey
 from control_tower.logs.json_text import JsonObject, child, children
 from control_tower.logs.zip_reader import DamagedArchive
-from control_tower.records.scores import RESERVED_SCORES
+from control_tower.records.scores import RESERVED_SCORES, is_no_answer
 
 FINGERPRINT = "run_config_sha256"
 """Header metadata: what two logs of one run have in common."""
@@ -25,7 +24,6 @@ RESUMED = "resumed"
 """Header metadata of a merged log: the attempts it was made of."""
 
 _AUDIT = re.compile(r"audit\d*")
-_NO_ANSWER = frozenset({"N", "NOANSWER", "NAN"})
 
 
 class State(StrEnum):
@@ -133,7 +131,7 @@ def state_of(summary: JsonObject, *, scored: bool = True) -> State:
     if not scores and scored:
         return State.UNSCORED
     verdicts = [child(scores, name).get("value") for name in scores if not _is_reserved(name)]
-    return State.UNSCORED if any(_no_answer(value) for value in verdicts) else State.FINISHED
+    return State.UNSCORED if any(is_no_answer(value) for value in verdicts) else State.FINISHED
 
 
 def _rows(archive: EvalArchive, *, verify: bool) -> tuple[dict[SampleKey, JsonObject], list[str]]:
@@ -159,9 +157,3 @@ def _invalidated(archive: EvalArchive, rows: dict[SampleKey, JsonObject]) -> set
 
 def _is_reserved(name: str) -> bool:
     return name in RESERVED_SCORES or _AUDIT.fullmatch(name) is not None
-
-
-def _no_answer(value: Any) -> bool:
-    if isinstance(value, str):
-        return value.strip().upper() in _NO_ANSWER
-    return value is None or (isinstance(value, float) and math.isnan(value))

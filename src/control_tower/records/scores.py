@@ -25,6 +25,13 @@ class UnreadableVerdict(ValueError):
     """A value that is no verdict: a list, a mapping or text that means no number."""
 
 
+def is_no_answer(value: Any) -> bool:
+    """Whether a value says that there is no verdict: None, NaN, or the words for it."""
+    if isinstance(value, str):
+        return value.strip().upper() in _NO_ANSWER
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
 def read_verdict(value: Any) -> float | None:
     """The number that a verdict stands for, or None when it says "no answer".
 
@@ -33,14 +40,12 @@ def read_verdict(value: Any) -> float | None:
     Raises:
         UnreadableVerdict: the value is none of these.
     """
-    if value is None:
+    if is_no_answer(value):
         return None
     if isinstance(value, bool | int | float):
-        return None if math.isnan(value) else float(value)
+        return float(value)
     if isinstance(value, str):
         text = value.strip()
-        if text.upper() in _NO_ANSWER:
-            return None
         if text in _LETTERS:
             return _LETTERS[text]
         if text.lower() in _WORDS:
