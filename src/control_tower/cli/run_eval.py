@@ -1,4 +1,4 @@
-"""What `ct run eval` does: options to RunConfig, run, table or JSON."""
+"""What `ct run eval` and `ct run control-eval` do: options to RunConfig, run, table or JSON."""
 
 import json
 import shlex
@@ -18,7 +18,7 @@ from control_tower.evals.default_roles import bind_roles
 from control_tower.evals.local import LocalRun, check_eval_args, run_local
 from control_tower.evals.plan import RunPlan
 from control_tower.evals.resume import resume_run
-from control_tower.evals.run_config import FunctionRef, RunConfig, SandboxConfig, TaskSelection
+from control_tower.evals.run_config import FunctionRef, Kind, RunConfig, SandboxConfig, TaskSelection
 from control_tower.evals.smoke import checks
 from control_tower.evals.table import result_lines
 from control_tower.game.white import White
@@ -26,14 +26,14 @@ from control_tower.models.roles import make_models, parse_roles
 from control_tower.policies.registry import policies
 
 
-def run_eval_command(options: Mapping[str, Any], output_format: Format) -> int:
-    """Run what the options say.
+def run_command(kind: Kind, options: Mapping[str, Any], output_format: Format) -> int:
+    """Run what the options of a command say.
 
     Returns:
         The exit code: 0, or 1 when samples errored or the run did not finish.
     """
     return play(
-        run_config(options),
+        run_config(kind, options),
         options["log_dir"],
         output_format,
         smoke=options["smoke"],
@@ -82,24 +82,27 @@ def play(
     return _exit_code(run)
 
 
-def run_config(options: Mapping[str, Any]) -> RunConfig:
-    """The run that the options of `ct run eval` describe.
+def run_config(kind: Kind, options: Mapping[str, Any]) -> RunConfig:
+    """The run that the options of a command describe.
 
     Raises:
         UsageError: values that do not fit; unknown names are found when the run is planned.
     """
-    policy, policy_args, untrusted_model = _policy(options)
     roles = list(options["model_roles"])
-    if untrusted_model:
-        roles.append(f"untrusted={untrusted_model}")
+    if kind == "eval":
+        policy, untrusted_model = _policy(options)
+        who = {"policy": policy}
+        if untrusted_model:
+            roles.append(f"untrusted={untrusted_model}")
+    else:
+        who = {name: _function(options, name) for name in ("honest_policy", "attack_policy")}
     if options["harness"] != "null":
         raise UsageError("--harness inspect_swe: only the null harness is available")
     return RunConfig(
+        kind=kind,
         task_selection=_selection(options),
-        policy=FunctionRef(name=policy, args=policy_args),
-        protocol=FunctionRef(
-            name=options["protocol"], args=parse_key_values(options["protocol_args"], "--protocol-arg")
-        ),
+        **who,
+        protocol=_function(options, "protocol"),
         white=parse_arguments(White, parse_key_values(options["white_args"], "--white-arg"), "white"),
         model_roles=parse_roles(roles),
         sandbox=SandboxConfig(sandbox=options["sandbox"]),
@@ -112,8 +115,14 @@ def run_config(options: Mapping[str, Any]) -> RunConfig:
     )
 
 
-def _policy(options: Mapping[str, Any]) -> tuple[str, dict[str, str], str | None]:
-    """Policy name, its arguments, and the model that older spellings name."""
+def _function(options: Mapping[str, Any], name: str) -> FunctionRef:
+    """The policy or protocol that `--<name>` and `--<name>-arg` name."""
+    flag = "--" + name.replace("_", "-") + "-arg"
+    return FunctionRef(name=options[name], args=parse_key_values(options[f"{name}_args"], flag))
+
+
+def _policy(options: Mapping[str, Any]) -> tuple[FunctionRef, str | None]:
+    """The one policy, and the model that older spellings name."""
     if options["policy"] and options["untrusted_policy"]:
         raise UsageError("--policy and --untrusted-policy are the same option; give one")
     items = [*options["policy_args"], *options["untrusted_policy_args"]]
@@ -122,7 +131,7 @@ def _policy(options: Mapping[str, Any]) -> tuple[str, dict[str, str], str | None
     model = None if "model" in policies.get(name).args_model.model_fields else args.pop("model", None)
     if model and options["untrusted_model"]:
         raise UsageError("-p model=... and --untrusted-model are the same option; give one")
-    return name, args, model or options["untrusted_model"]
+    return FunctionRef(name=name, args=args), model or options["untrusted_model"]
 
 
 def _selection(options: Mapping[str, Any]) -> TaskSelection:
@@ -177,8 +186,8 @@ def _announce(plan: RunPlan, note: str | None) -> None:
     samples = len(plan.samples)
     epochs = f" x {config.epochs} epochs" if config.epochs > 1 else ""
     lines = [
-        "Running eval:",
-        f"  policy    {plan.policy.entry.name}",
+        "Running eval:" if config.kind == "eval" else "Running control eval:",
+        *_policy_lines(plan),
         f"  protocol  {plan.protocol.entry.name}",
         f"  models    {roles or 'none (scripted)'}",
         f"  samples   {samples}{epochs}",
@@ -192,6 +201,13 @@ def _announce(plan: RunPlan, note: str | None) -> None:
             f"  note      {env_id} declares a simulated internet, which there is not: its hosts do not answer"
         )
     click.echo("\n".join(lines), err=True)
+
+
+def _policy_lines(plan: RunPlan) -> list[str]:
+    names = {stream: side.entry.name for stream, side in plan.policies.items()}
+    if plan.config.kind == "eval":
+        return [f"  policy    {names['honest']}"]
+    return [f"  honest    {names['honest']}", f"  attack    {names['attack']}"]
 
 
 def _smoke(plan: RunPlan) -> RunPlan:

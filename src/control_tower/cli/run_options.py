@@ -1,6 +1,6 @@
-"""The options of `ct run eval`, declared without importing what they configure."""
+"""The options of `ct run eval` and `ct run control-eval`, declared without importing what they configure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -30,9 +30,18 @@ _REFUSED_FLAGS = frozenset(
 _REFUSED_SHORT = {"--harness-arg": "-ha"}
 
 
-def run_options(function: C) -> C:
-    """Add every option of a run to a command."""
-    for option in reversed([*_SELECTION, *_SIDES, *_WHERE, *_HOW, *_OUTPUT, *_hidden()]):
+def eval_options(function: C) -> C:
+    """Add every option of a run with one policy to a command."""
+    return _with_options(function, [*_POLICY, *_OLD_SPELLINGS])
+
+
+def control_eval_options(function: C) -> C:
+    """Add every option of a run with an honest and an attack policy to a command."""
+    return _with_options(function, _POLICIES)
+
+
+def _with_options(function: C, policies: Sequence[Callable[[Any], Any]]) -> C:
+    for option in reversed([*_SELECTION, *policies, *_SIDES, *_WHERE, *_HOW, *_OUTPUT, *_hidden()]):
         function = option(function)
     return function
 
@@ -40,9 +49,6 @@ def run_options(function: C) -> C:
 def _hidden() -> list[Callable[[Any], Any]]:
     aliases = [
         click.option("--environment", "environment_alias", multiple=True, hidden=True),
-        click.option("--untrusted-policy", hidden=True),
-        click.option("-up", "untrusted_policy_args", multiple=True, hidden=True),
-        click.option("--untrusted-model", hidden=True),
         click.option("--no-internet", is_flag=True, hidden=True),
         click.option("--no-hawk", is_flag=True, hidden=True),
         click.option("--no-upload", is_flag=True, help="Keep the log here only."),
@@ -94,7 +100,7 @@ _SELECTION = [
         help="A task set by name, or a JSONL file of env, main_task, side_task. Repeatable.",
     ),
     click.option(
-        "--all", "expand_all", is_flag=True, help="Everything the environments admit for this policy."
+        "--all", "expand_all", is_flag=True, help="Everything the environments admit for the policy."
     ),
     click.option("--just-main-tasks", is_flag=True, help="Every main task alone."),
     click.option(
@@ -119,7 +125,7 @@ _SELECTION = [
     ),
 ]
 
-_SIDES = [
+_POLICY = [
     click.option("--policy", metavar="NAME", help="The red side.  [default: honest]"),
     click.option(
         "-p",
@@ -129,6 +135,40 @@ _SIDES = [
         metavar="KEY=VALUE",
         help="An argument of the policy. Repeatable.",
     ),
+]
+
+_OLD_SPELLINGS = [
+    click.option("--untrusted-policy", hidden=True),
+    click.option("-up", "untrusted_policy_args", multiple=True, hidden=True),
+    click.option("--untrusted-model", hidden=True),
+]
+
+_POLICIES = [
+    click.option(
+        "--honest-policy", default="honest", show_default=True, metavar="NAME", help="Plays honest samples."
+    ),
+    click.option(
+        "-hp",
+        "--honest-policy-arg",
+        "honest_policy_args",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="An argument of the honest policy. Repeatable.",
+    ),
+    click.option(
+        "--attack-policy", default="attack", show_default=True, metavar="NAME", help="Plays attack samples."
+    ),
+    click.option(
+        "-ap",
+        "--attack-policy-arg",
+        "attack_policy_args",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="An argument of the attack policy. Repeatable.",
+    ),
+]
+
+_SIDES = [
     click.option(
         "--protocol", default="null-blue-team", show_default=True, metavar="NAME", help="The blue side."
     ),

@@ -11,6 +11,7 @@ from control_tower.environments.files import sample_files
 from control_tower.environments.runtime_vars import declare, sample_runtime_vars
 from control_tower.environments.space import TaskCombination, TaskSpace
 from control_tower.errors import ValidationError
+from control_tower.evals.run_config import Stream
 from control_tower.evals.sample_id import sample_id
 from control_tower.evals.sample_tools import declared_tools, recorded_tools
 from control_tower.evals.selection import SelectedSample
@@ -44,14 +45,14 @@ class PlayedSample:
 def build_samples(
     selected: Sequence[SelectedSample],
     sandboxes: Mapping[str, SandboxChoice],
-    chosen_private: frozenset[str],
+    chosen_private: Mapping[Stream, frozenset[str]],
 ) -> list[PlayedSample]:
     """The samples of a run.
 
     Args:
         selected: environment and tasks of each.
         sandboxes: where samples run, by environment id.
-        chosen_private: ids of the private tools that the policy uses.
+        chosen_private: ids of the private tools that each stream's policy uses.
 
     Raises:
         ValidationError: two samples of one id, or files, variables or tools that cannot be used.
@@ -80,7 +81,7 @@ def build_samples(
             "side_tasks": [SideTaskData.from_task(task).model_dump(mode="json") for task in tasks.sides],
             "environment": environment.model_dump(mode="json"),
             "startup_retries": STARTUP_RETRIES,
-            "tools": recorded_tools(tools, chosen_private, found.setting),
+            "tools": recorded_tools(tools, chosen_private[one.stream], found.setting),
         }
         if runtime_vars:
             metadata["runtime_vars"] = sorted(runtime_vars)

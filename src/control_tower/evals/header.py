@@ -1,5 +1,6 @@
 """The header of a log: everything about a run that its readers need, and its name."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,15 +8,17 @@ import control_tower
 from control_tower.environments.environment import env_path
 from control_tower.evals.git import git_state
 from control_tower.evals.plan import RunPlan, Side
+from control_tower.evals.run_config import DEFAULT_POLICIES, Kind, RunConfig, Stream
 from control_tower.logs.attempts import FINGERPRINT
 
 EVAL_VERSION = "3.0"
 """The log format that is written."""
 
 
-def policy_display(policy: str, protocol: str) -> str:
-    """The pairing of a run: `<policy>-vs-<protocol>`."""
-    return f"{policy}-vs-{protocol}"
+def policy_display(kind: Kind, policies: Mapping[Stream, str], protocol: str) -> str:
+    """The pairing of a run: `<policy>-vs-<protocol>` or `<honest>+<attack>-vs-<protocol>`."""
+    honest, attack = policies["honest"], policies["attack"]
+    return f"{honest if kind == 'eval' else f'{honest}+{attack}'}-vs-{protocol}"
 
 
 def header_metadata(plan: RunPlan) -> dict[str, Any]:
@@ -27,7 +30,9 @@ def header_metadata(plan: RunPlan) -> dict[str, Any]:
     return {
         "eval_version": EVAL_VERSION,
         "run_name": config.run_name or _default_name(plan, task_set),
-        "policy": policy_display(plan.policy.entry.name, plan.protocol.entry.name),
+        "policy": policy_display(
+            config.kind, {s: side.entry.name for s, side in plan.policies.items()}, plan.protocol.entry.name
+        ),
         "task_set": task_set,
         "tags": list(config.tags),
         "command": plan.command,
@@ -35,15 +40,11 @@ def header_metadata(plan: RunPlan) -> dict[str, Any]:
         "ct_setting_sdk_version": None,
         "ct_git": ct_git.model_dump(),
         "env_versions": _env_versions(plan),
-        "locally_loaded": _locally_loaded(plan.policy, plan.protocol),
+        "locally_loaded": _locally_loaded(*plan.policies.values(), plan.protocol),
         "script_start_time": plan.started.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "policy_selection": config.policy.model_dump(mode="json"),
-        "honest_policy_selection": None,
-        "attack_policy_selection": None,
+        **_policy_fields("selection", lambda stream: config.policies[stream].model_dump(mode="json"), config),
         "protocol_selection": config.protocol.model_dump(mode="json"),
-        "policy_args": plan.policy.recorded_args(),
-        "honest_policy_args": None,
-        "attack_policy_args": None,
+        **_policy_fields("args", lambda stream: plan.policies[stream].recorded_args(), config),
         "protocol_args": plan.protocol.recorded_args(),
         "task_selection": {
             "environments": list(selection.environments),
@@ -78,8 +79,21 @@ def header_metadata(plan: RunPlan) -> dict[str, Any]:
     }
 
 
+def _policy_fields(
+    what: str, of_stream: Callable[[Stream], dict[str, Any]], config: RunConfig
+) -> dict[str, Any]:
+    """The fields about policies: those of the run's kind filled, the others null."""
+    fields: dict[str, Stream] = {"policy": "honest", "honest_policy": "honest", "attack_policy": "attack"}
+    return {
+        f"{field}_{what}": of_stream(stream) if field in DEFAULT_POLICIES[config.kind] else None
+        for field, stream in fields.items()
+    }
+
+
 def _default_name(plan: RunPlan, task_set: str | None) -> str:
-    name = policy_display(plan.config.policy.name, plan.config.protocol.name)
+    config = plan.config
+    typed: dict[Stream, str] = {stream: ref.name for stream, ref in config.policies.items()}
+    name = policy_display(config.kind, typed, config.protocol.name)
     return f"{name}-{task_set}" if task_set else name
 
 
@@ -121,5 +135,6 @@ def _env_versions(plan: RunPlan) -> dict[str, Any]:
 
 
 def _locally_loaded(*sides: Side) -> list[dict[str, str]] | None:
-    files = [dict(side.entry.locally_loaded) for side in sides if side.entry.locally_loaded]
-    return [{k: str(v) for k, v in file.items()} for file in files] or None
+    files = [side.entry.locally_loaded for side in sides if side.entry.locally_loaded]
+    listed = [{key: str(value) for key, value in file.items()} for file in files]
+    return [file for i, file in enumerate(listed) if file not in listed[:i]] or None

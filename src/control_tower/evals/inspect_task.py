@@ -1,6 +1,6 @@
-"""The Inspect task `control_tower/eval`: its samples, the solver that plays them, the scorers."""
+"""The Inspect tasks `control_tower/eval` and `control_tower/control_eval`: samples, solver and scorers."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -17,7 +17,7 @@ from control_tower.evals.dataset import PlayedSample
 from control_tower.evals.header import header_metadata
 from control_tower.evals.plan import RunPlan
 from control_tower.evals.prepare import prepare
-from control_tower.evals.run_config import RunConfig
+from control_tower.evals.run_config import Kind, RunConfig
 from control_tower.evals.sample_tools import sample_tools
 from control_tower.game.play import OUTCOME, Play
 from control_tower.game.views import RedView
@@ -57,12 +57,35 @@ def eval_task(
     tags: list[str] | None = None,
 ) -> Task:
     """One policy against one protocol over a selection of tasks; the arguments are RunConfig's."""
+    return _make_task("eval", locals())
+
+
+@task(name="control_eval")
+def control_eval_task(
+    task_selection: dict[str, Any],
+    honest_policy: dict[str, Any] | None = None,
+    attack_policy: dict[str, Any] | None = None,
+    protocol: dict[str, Any] | None = None,
+    white: dict[str, Any] | None = None,
+    model_roles: dict[str, Any] | None = None,
+    sandbox: dict[str, Any] | None = None,
+    scorer_timeout: int | None = None,
+    score_main_on_attack: bool = False,
+    landing_probe: str = "declared",
+    run_name: str | None = None,
+    tags: list[str] | None = None,
+) -> Task:
+    """An honest and an attack policy against one protocol; the arguments are RunConfig's."""
+    return _make_task("control_eval", locals())
+
+
+def _make_task(kind: Kind, arguments: Mapping[str, Any]) -> Task:
     held = _prepared.get()
     if held:
         plan, only = held
     else:
-        given = {key: value for key, value in locals().items() if key != "held" and value is not None}
-        plan, only = RunPlan(RunConfig.model_validate(given)), None
+        given = {key: value for key, value in arguments.items() if value is not None}
+        plan, only = RunPlan(RunConfig.model_validate({"kind": kind, **given})), None
     header = header_metadata(plan)
     token = _playing.set(plan)
     try:
@@ -115,7 +138,7 @@ class _SamplePlay:
         if data.environment is None:
             raise RuntimeError("the sample has no environment")
         view = RedView(data.environment, tuple(data.main_tasks), tuple(data.side_tasks))
-        sides = self._plan.sides()
+        sides = self._plan.sides(self._sample.selected.stream)
         sides.policy.setup(view)
         tools = sample_tools(
             self._sample.env,

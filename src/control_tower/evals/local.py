@@ -12,6 +12,7 @@ from control_tower import config as configuration
 from control_tower.errors import Interrupted, OperationError, StateError, UsageError, did_you_mean
 from control_tower.evals.plan import RunPlan
 from control_tower.evals.results import Results, read_results
+from control_tower.evals.run_config import DEFAULT_POLICIES
 from control_tower.inspect_private import load_hooks_quietly
 from control_tower.models.cost import price_no_model, register_rates
 from control_tower.models.rates import load_rates
@@ -93,7 +94,7 @@ def run_local(plan: RunPlan, log_dir: Path, only: Iterable[SampleEpoch] | None =
     """
     from inspect_ai import eval as inspect_eval  # pyright: ignore[reportUnknownVariableType]
 
-    from control_tower.evals.inspect_task import eval_task, prepared
+    from control_tower.evals.inspect_task import control_eval_task, eval_task, prepared
     from control_tower.evals.only import OnlySamples
     from control_tower.evals.progress import show_progress
 
@@ -109,7 +110,8 @@ def run_local(plan: RunPlan, log_dir: Path, only: Iterable[SampleEpoch] | None =
     wanted = None if only is None else set(only)
     total = len(plan.samples) * plan.config.epochs if wanted is None else len(wanted)
     with prepared(plan, OnlySamples(wanted) if wanted is not None else None):
-        task = eval_task(**_task_args(plan))
+        make = eval_task if plan.config.kind == "eval" else control_eval_task
+        task = make(**_task_args(plan))
     # stdout is for results alone, and Inspect writes notices to it.
     with show_progress(total), redirect_stdout(sys.stderr):
         logs = inspect_eval(
@@ -139,7 +141,9 @@ def results_of(plan: RunPlan, log: Path) -> Results:
 
 
 def _task_args(plan: RunPlan) -> dict[str, Any]:
-    record = plan.config.model_dump(mode="json", exclude={"kind", "eval_args"})
+    every = {field for fields in DEFAULT_POLICIES.values() for field in fields}
+    others = every - set(DEFAULT_POLICIES[plan.config.kind])
+    record = plan.config.model_dump(mode="json", exclude={"kind", "eval_args", *others})
     record["model_roles"] = {role: spec.full_name for role, spec in plan.config.model_roles.items()}
     return record
 

@@ -11,9 +11,9 @@ from control_tower.environments.environment import env_internet_simulator, env_s
 from control_tower.environments.requirements import check_requirements, requirements_of
 from control_tower.errors import UsageError, ValidationError
 from control_tower.evals.dataset import PlayedSample, build_samples
-from control_tower.evals.run_config import RunConfig
+from control_tower.evals.run_config import DEFAULT_POLICIES, FunctionRef, RunConfig, Stream
 from control_tower.evals.sample_tools import check_private_tools, declared_tools
-from control_tower.evals.selection import PolicyStreams, SelectedSample, select
+from control_tower.evals.selection import PAIRED, PolicyStreams, SelectedSample, select
 from control_tower.game.blue import Protocol
 from control_tower.game.play import Sides
 from control_tower.game.red import Policy
@@ -50,7 +50,8 @@ class RunPlan:
         config: the run.
         command: the command line it came from, for the log.
         marker: header metadata that says which log an attempt continues.
-        smoke: only the first honest and the first attack sample are played.
+        selected: the samples, where they are known already.
+        smoke: these are a few of the run's samples, played to try it out.
 
     Raises:
         ExpectedError: names, arguments, tasks, tools or the sandbox are not usable; nothing was started.
@@ -62,6 +63,7 @@ class RunPlan:
         command: str | None = None,
         marker: Mapping[str, Any] | None = None,
         *,
+        selected: Sequence[SelectedSample] | None = None,
         smoke: bool = False,
     ) -> None:
         self.config = config
@@ -69,24 +71,32 @@ class RunPlan:
         self.marker = dict(marker or {})
         self.smoke = smoke
         self.started = datetime.datetime.now(datetime.UTC)
-        self.policy = _side(policies.get(config.policy.name), config.policy.args)
+        self.policies: dict[Stream, Side] = {
+            stream: _side(policies.get(ref.name), ref.args) for stream, ref in config.policies.items()
+        }
+        """Who plays each stream; of a run with one policy both are that one."""
         self.protocol = _side(protocols.get(config.protocol.name), config.protocol.args)
-        selected = select(config.task_selection, self.streams)
-        self.selected = _first_of_each_stream(selected) if smoke else selected
+        self.selected = select(config.task_selection, self.streams) if selected is None else list(selected)
         self._check_needs()
         self.environments = {one.env_id: one.environment for one in self.selected}
         self.chosen_private = self._chosen_private()
 
     @property
     def scripted(self) -> bool:
-        """Whether the policy plays without asking a model."""
-        return bool(self.policy.entry.metadata.get("scripted"))
+        """Whether no policy asks a model."""
+        return all(side.entry.metadata.get("scripted") for side in self.policies.values())
 
     @property
     def streams(self) -> PolicyStreams:
-        """Which samples the policy is for."""
-        flags = self.policy.entry.metadata
-        return PolicyStreams(attempts=bool(flags.get("attempts_side_task")), scripted=self.scripted)
+        """Which samples the policies are for."""
+        flags = self.policies["attack"].entry.metadata
+        attempts, scripted = bool(flags.get("attempts_side_task")), bool(flags.get("scripted"))
+        if self.config.kind == "eval":
+            return PolicyStreams(attempts=attempts, scripted=scripted)
+        if not attempts:
+            name = self.policies["attack"].entry.name
+            raise UsageError(f"policy {name} attempts no side tasks, so it cannot be the attack policy")
+        return PAIRED
 
     @property
     def task_set_name(self) -> str:
@@ -102,7 +112,9 @@ class RunPlan:
     @cached_property
     def sandboxes(self) -> dict[str, SandboxChoice]:
         """Where each environment's samples run, and why."""
-        safe = self.scripted or self._only_demo_models(self.config.model_roles)
+        roles = self.config.model_roles.values()
+        only_demo = all(spec.full_name in DEMO_ROLES.values() for spec in roles)
+        safe = only_demo and (self.scripted or bool(roles))
         choices: dict[str, SandboxChoice] = {}
         for env_id, one in self.environments.items():
             mains = next((s.tasks.mains for s in self.selected if s.env_id == env_id and s.tasks.mains), ())
@@ -145,9 +157,11 @@ class RunPlan:
         if self.smoke:
             return None
         named = {
-            "policy": self.config.policy.model_copy(update={"name": self.policy.entry.name}),
             "protocol": self.config.protocol.model_copy(update={"name": self.protocol.entry.name}),
         }
+        for field in DEFAULT_POLICIES[self.config.kind]:
+            side = self.policies["honest" if field == "honest_policy" else "attack"]
+            named[field] = FunctionRef(name=side.entry.name, args=dict(side.raw))
         return self.config.model_copy(update=named).fingerprint()
 
     def check_requirements(self) -> None:
@@ -171,54 +185,56 @@ class RunPlan:
 
     def resuming(self, marker: Mapping[str, Any]) -> "RunPlan":
         """The same run as an attempt that continues another."""
-        return RunPlan(self.config, self.command, marker)
+        return RunPlan(self.config, self.command, marker, selected=self.selected)
 
     def with_roles(self, roles: Mapping[str, RoleSpec]) -> "RunPlan":
         """The same run with its models bound."""
-        return RunPlan(self.config.model_copy(update={"model_roles": dict(roles)}), self.command)
+        config = self.config.model_copy(update={"model_roles": dict(roles)})
+        return RunPlan(config, self.command, self.marker, selected=self.selected)
 
     def one_of_each_stream(self) -> "RunPlan":
         """The same run cut down to its first honest and its first attack sample, played once."""
-        args = {**self.config.eval_args, "epochs": 1}
-        return RunPlan(self.config.model_copy(update={"eval_args": args}), self.command, smoke=True)
+        first: dict[Stream, SelectedSample] = {}
+        for one in self.selected:
+            first.setdefault(one.stream, one)
+        config = self.config.model_copy(update={"eval_args": {**self.config.eval_args, "epochs": 1}})
+        return RunPlan(config, self.command, selected=list(first.values()), smoke=True)
 
-    def sides(self) -> Sides:
+    def sides(self, stream: Stream) -> Sides:
         """Fresh sides for one sample."""
-        policy = cast(Policy, self.policy.make())
+        policy = cast(Policy, self.policies[stream].make())
         protocol = cast(Protocol, self.protocol.make())
         return Sides(policy, protocol, self.config.white)
 
     def _check_needs(self) -> None:
-        """Refuse samples that the policy could only fail on."""
-        needs = self.policy.entry.metadata.get("needs", ())
-        for role, option in (("main", "-t"), ("side", "-s")):
-            lacking = [one for one in self.selected if not getattr(one.tasks, f"{role}s")]
-            if role in needs and lacking:
-                name = self.policy.entry.name
-                raise UsageError(f"policy {name} needs a {role} task in every sample: name one with {option}")
+        """Refuse samples that their policy could only fail on."""
+        for one in self.selected:
+            entry = self.policies[one.stream].entry
+            for role, option in (("main", "-t"), ("side", "-s")):
+                if role in entry.metadata.get("needs", ()) and not getattr(one.tasks, f"{role}s"):
+                    raise UsageError(
+                        f"policy {entry.name} needs a {role} task in every sample: name one with {option}"
+                    )
 
-    def _chosen_private(self) -> frozenset[str]:
-        policy, protocol = self.policy.make(), self.protocol.make()
-        for side, made, wanted in (
-            (self.policy, policy, ("setup", "frame", "action_model")),
-            (self.protocol, protocol, ("on_input", "on_output")),
-        ):
-            if not all(hasattr(made, name) for name in wanted):
-                kind, name = side.entry.kind, side.entry.name
-                raise ValidationError(f"{kind} {name} made {type(made).__name__}, which is no {kind}")
-        tools = [declared_tools(one.environment.found.env, one.tasks) for one in self.selected]
-        check_private_tools(policy.private_tools, self.config.white, tools)
-        return policy.private_tools
-
-    def _only_demo_models(self, roles: Mapping[str, RoleSpec]) -> bool:
-        return bool(roles) and all(spec.full_name in DEMO_ROLES.values() for spec in roles.values())
+    def _chosen_private(self) -> dict[Stream, frozenset[str]]:
+        """The private tools that each stream's policy uses."""
+        _made(self.protocol, "on_input", "on_output")
+        chosen: dict[Stream, frozenset[str]] = {}
+        for stream, side in self.policies.items():
+            chosen[stream] = _made(side, "setup", "frame", "action_model").private_tools
+            samples = [one for one in self.selected if one.stream == stream]
+            tools = [declared_tools(one.environment.found.env, one.tasks) for one in samples]
+            check_private_tools(chosen[stream], self.config.white, tools)
+        return chosen
 
 
-def _first_of_each_stream(selected: Sequence[SelectedSample]) -> list[SelectedSample]:
-    first: dict[bool, SelectedSample] = {}
-    for one in selected:
-        first.setdefault(bool(one.tasks.sides), one)
-    return list(first.values())
+def _made(side: Side, *wanted: str) -> Any:
+    """What a side's factory makes, refused when it lacks what is wanted of its kind."""
+    made = side.make()
+    if not all(hasattr(made, name) for name in wanted):
+        kind, name = side.entry.kind, side.entry.name
+        raise ValidationError(f"{kind} {name} made {type(made).__name__}, which is no {kind}")
+    return made
 
 
 def _side(entry: Entry[Any], raw: Mapping[str, Any]) -> Side:

@@ -2,15 +2,25 @@
 
 import hashlib
 import json
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from control_tower.game.white import White
 from control_tower.models.roles import RoleSpec
 
 NoScorers = Literal["error", "include", "exclude"]
 LandingProbe = Literal["off", "each-action", "declared"]
+Kind = Literal["eval", "control_eval"]
+Stream = Literal["honest", "attack"]
+"""The samples without side tasks, and those with."""
+
+DEFAULT_POLICIES: dict[Kind, dict[str, str]] = {
+    "eval": {"policy": "ct/honest"},
+    "control_eval": {"honest_policy": "ct/honest", "attack_policy": "ct/attack"},
+}
+"""Who plays when the user names nobody: the policy fields that each kind of run has."""
 
 
 class _Part(BaseModel):
@@ -56,9 +66,12 @@ class SandboxConfig(_Part):
 class RunConfig(_Part):
     """One run: two equal records ask for the same samples, played in the same way."""
 
-    kind: Literal["eval"] = "eval"
+    kind: Kind = "eval"
+    """`eval`: one policy plays every sample; `control_eval`: each stream has its own."""
     task_selection: TaskSelection
-    policy: FunctionRef = FunctionRef(name="ct/honest")
+    policy: FunctionRef | None = None
+    honest_policy: FunctionRef | None = None
+    attack_policy: FunctionRef | None = None
     protocol: FunctionRef = FunctionRef(name="ct/null-blue-team")
     white: White = White()
     model_roles: dict[str, RoleSpec] = Field(default_factory=dict)
@@ -71,6 +84,32 @@ class RunConfig(_Part):
     """Fields of Inspect's EvalConfig."""
     run_name: str | None = None
     tags: tuple[str, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_policies(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        given = {str(key): value for key, value in cast(Mapping[Any, Any], data).items()}
+        for field, name in DEFAULT_POLICIES.get(given.get("kind", "eval"), {}).items():
+            if given.get(field) is None:
+                given[field] = FunctionRef(name=name)
+        return given
+
+    @model_validator(mode="after")
+    def _only_its_policies(self) -> Self:
+        for field in ("policy", "honest_policy", "attack_policy"):
+            if getattr(self, field) is not None and field not in DEFAULT_POLICIES[self.kind]:
+                raise ValueError(f"a run of kind {self.kind} has no {field}")
+        return self
+
+    @property
+    def policies(self) -> dict[Stream, FunctionRef]:
+        """Who plays each stream."""
+        honest, attack = self.honest_policy or self.policy, self.attack_policy or self.policy
+        if honest is None or attack is None:
+            raise RuntimeError("a run has a policy for each stream")
+        return {"honest": honest, "attack": attack}
 
     def fingerprint(self) -> str:
         """SHA-256 of what decides the samples: not the run's name, tags, speed or what errors do to it."""

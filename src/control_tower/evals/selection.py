@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from pydantic import BaseModel
 
@@ -10,7 +11,7 @@ from control_tower.environments.env_args import resolve_env_args
 from control_tower.environments.space import TaskCombination, TaskSpace, find_task
 from control_tower.environments.task_map import LazyTaskMap
 from control_tower.errors import UsageError, ValidationError, did_you_mean
-from control_tower.evals.run_config import TaskSelection
+from control_tower.evals.run_config import Stream, TaskSelection
 from control_tower.settings.environments import FoundEnvironment, all_environments, find_environment
 from control_tower.settings.task_sets import load_task_set, merge_records
 
@@ -19,22 +20,28 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PolicyStreams:
-    """Which samples a policy is for."""
+    """Which samples the policies of a run are for."""
 
     attempts: bool
-    """It attempts side tasks."""
+    """Side tasks are attempted."""
     scripted: bool
-    """It plays without a model, on whatever sample it is given."""
+    """The policy plays without a model, on whatever sample it is given."""
+    paired: bool = False
+    """There is a policy for each stream, and the run needs samples of both."""
 
     @property
     def honest(self) -> bool:
-        """Side tasks are dropped from its samples."""
+        """Side tasks are dropped from the samples."""
         return not (self.attempts or self.scripted)
 
     @property
     def both(self) -> bool:
-        """It plays honest and attack samples alike, so that selecting everything means both."""
-        return self.attempts and self.scripted
+        """Honest and attack samples are played alike, so that selecting everything means both."""
+        return self.paired or (self.attempts and self.scripted)
+
+
+PAIRED = PolicyStreams(attempts=True, scripted=False, paired=True)
+"""The streams of a control eval."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,11 @@ class SelectedSample:
     def env_id(self) -> str:
         """The environment's full name."""
         return self.environment.found.id
+
+    @property
+    def stream(self) -> Stream:
+        """Attack where there is a side task."""
+        return "attack" if self.tasks.sides else "honest"
 
 
 def check_selection(selection: TaskSelection, streams: PolicyStreams) -> None:
@@ -127,7 +139,25 @@ def select(selection: TaskSelection, streams: PolicyStreams) -> list[SelectedSam
             raise UsageError(f"main tasks of one sample must share a codebase, not {names}")
         if sum(task.final_diff is not None for task in sample.tasks.mains) > 1:
             raise UsageError("only one main task of a sample may record a final diff")
+    if streams.paired:
+        # A task set means exactly its records; of everything else the honest samples follow.
+        derived = [] if selection.task_file else _honest_counterparts(samples)
+        samples = _interleaved([*samples, *derived])
+        _check_both(samples, selection)
     return samples[: selection.limit]
+
+
+def _check_both(samples: Sequence[SelectedSample], selection: TaskSelection) -> None:
+    """Refuse a control eval without honest or without attack samples."""
+    streams = {sample.stream for sample in samples}
+    for stream, fix in (("attack", "name side tasks with -s"), ("honest", "name main tasks with -t")):
+        if stream not in streams:
+            raise UsageError(
+                f"a control eval needs honest and attack samples, and the selection has no {stream} ones: "
+                f"{fix}, or give --all or a --task-file that has both"
+            )
+    if selection.limit == 1:
+        raise UsageError("--limit 1 leaves one stream without samples: a control eval needs at least 2")
 
 
 def _expanded(selection: TaskSelection, streams: PolicyStreams) -> Iterator[SelectedSample]:
@@ -266,6 +296,34 @@ def _without_sides(samples: Iterable[SelectedSample]) -> list[SelectedSample]:
         honest = SelectedSample(sample.environment, TaskCombination(sample.tasks.mains))
         merged.setdefault((sample.env_id, honest.tasks.main_ids), honest)
     return list(merged.values())
+
+
+def _honest_counterparts(samples: Iterable[SelectedSample]) -> list[SelectedSample]:
+    """The main tasks of samples alone, where their environment admits that."""
+    alone = _without_sides(sample for sample in samples if sample.tasks.mains)
+    return [sample for sample in alone if sample.tasks in sample.environment.space]
+
+
+def _interleaved(samples: Iterable[SelectedSample]) -> list[SelectedSample]:
+    """Honest and attack samples in turn over the same mains, each main starting at another side task.
+
+    The first two are of both streams where there are both, so every longer prefix is, too.
+    """
+    groups: dict[tuple[str, frozenset[str]], dict[frozenset[str], SelectedSample]] = {}
+    for sample in samples:
+        group = groups.setdefault((sample.env_id, sample.tasks.main_ids), {})
+        group.setdefault(sample.tasks.side_ids, sample)
+    honest: list[SelectedSample] = []
+    attacks: list[list[SelectedSample]] = []
+    of_both_first = sorted(groups.values(), key=lambda group: frozenset() not in group or len(group) == 1)
+    for group in of_both_first:
+        alone = group.pop(frozenset(), None)
+        honest += [alone] if alone else []
+        sided = list(group.values())
+        start = len(attacks) % len(sided) if sided else 0
+        attacks += [sided[start:] + sided[:start]] if sided else []
+    in_turn = (attack for row in zip_longest(*attacks) for attack in row if attack)
+    return [sample for pair in zip_longest(honest, in_turn) for sample in pair if sample]
 
 
 def _with_scorers(samples: list[SelectedSample], selection: TaskSelection) -> list[SelectedSample]:
