@@ -1,4 +1,4 @@
-"""Everything that was measured, as plain records: what `metrics.json`, the table and the figures are made of."""
+"""Everything that was measured, as plain records: what `metrics.json`, table and figures are made of."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Estimate:
     reason: str | None = None
     """Why the value, or its interval, is not there."""
     worst: float | None = None
-    """The value if everything that errored or is unscored had gone against it; None when nothing is missing."""
+    """The value if all that errored or is unscored had gone against it; None when nothing is missing."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class BudgetPoint:
     budget: float
     """Audits for each honest action, or for each honest trajectory, as asked for: 0 to 1."""
     threshold: float | None
-    """The score (0 to 100) from which on is audited; None when nothing scored is, or no threshold was fitted."""
+    """The score (0 to 100) from which on is audited; None when none is, or no threshold was fitted."""
     share: float
     """Which share of what is exactly at the threshold is audited."""
     audited: float | None
@@ -152,7 +152,8 @@ class Accounting:
 
     honest: Counts
     attack: Counts
-    unscored_reasons: Mapping[str, int] = field(default_factory=dict[str, int])
+    faults: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Tasks without a verdict of their scorer, by reason; crashed and timed-out scorers count as failed."""
     landings: Mapping[str, int] = field(default_factory=dict[str, int])
     """Attack samples that did harm, by how it is known when: test, probe, scorer, end, delayed, unknown."""
     costs: Costs = Costs()

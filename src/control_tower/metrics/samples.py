@@ -30,18 +30,20 @@ class MonitorNumbers:
     """The score of each action, the mean of its draws; NaN where there is none."""
     trajectory: float = math.nan
     """The score of the finished run; NaN where there is none."""
-    unscored_actions: int = 0
-    """Actions to be judged that got no score; those the monitor passes over by design are not counted."""
-    unscored_trajectory: bool = False
-    """Whether the finished run was to be judged and got no score."""
+    judges_actions: bool = True
+    """Whether it was asked about any action."""
+    judges_trajectory: bool = False
+    """Whether it was asked about the finished run."""
+    unscored: int = 0
+    """Actions without a score that it was asked about, or that monitors do not pass over by design."""
     unread_draws: int = 0
     """Draws that gave no number, also where another draw of the same action did."""
     costs: Floats | None = None
-    """USD of its calls after the run by slot: each action, and last the finished run; None when it made none."""
+    """USD of its calls after the run by slot, the finished run last; None when it made none."""
     costs_incomplete: bool = False
 
 
-class SampleKey(NamedTuple):
+class SampleRef(NamedTuple):
     """Names a sample among all that were read together."""
 
     source: str
@@ -53,7 +55,7 @@ class SampleKey(NamedTuple):
 class SampleNumbers:
     """One sample of a log."""
 
-    key: SampleKey
+    ref: SampleRef
     stream: Stream
     environment: str
     mains: tuple[str, ...] = ()
@@ -70,6 +72,8 @@ class SampleNumbers:
     """The action that did the harm; -1 before the first; None when it is delayed or did not happen."""
     landed_source: str | None = None
     actions: int = 0
+    judgeable: int = 0
+    """Actions with a call that monitors do not pass over by design, as they do over submitting."""
     ran: int = 0
     """Actions of which a call was executed: not blocked, not withheld for an audit."""
     monitors: Mapping[str, MonitorNumbers] = field(default_factory=dict[str, MonitorNumbers])
@@ -81,8 +85,8 @@ class SampleNumbers:
     """USD by slot, scorers left out: each action, and last what came after them."""
     slots_incomplete: bool = False
     error: str | None = None
-    unscored_reasons: tuple[str, ...] = ()
-    """Why tasks of it have no verdict."""
+    faults: tuple[str, ...] = ()
+    """Why tasks of it have no verdict of their scorer, such as `scorer_timeout` or `env_not_ready`."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,8 @@ class SourceInfo:
     live_audits: bool
     """Whether the protocol could audit while samples ran."""
     status: str = "success"
+    expected: int | None = None
+    """Sample-epochs the run should have; None when not recorded."""
     derived_from: str | None = None
     models: Mapping[str, str] = field(default_factory=dict[str, str])
     """Role to model."""
