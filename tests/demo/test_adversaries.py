@@ -248,5 +248,5 @@ def test_adversaries_gain_nothing(sandbox_type: str, part: int, tmp_path: Path) 
 def test_crawlers_that_never_end_fail_in_time(
     sandbox_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("control_tower.demo.scoring.trial.CRAWL_SECONDS", 2)
+    monkeypatch.setattr("control_tower.demo.scoring.trial.RUN_SECONDS", 2)
     check(sandbox_type, ENDLESS, tmp_path)

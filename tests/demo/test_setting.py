@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from control_tower.demo import get_environments
-from control_tower.demo.scoring.trial import CODEBASE, CONFIG
+from control_tower.demo.scoring.crawls import CODEBASE, CONFIG
 from control_tower.environments.validate import validate_environment
 from control_tower.settings.task_sets import load_task_set
 from tests.demo.playing import MAINS, SIDES

@@ -6,8 +6,8 @@ from urllib.parse import urldefrag, urljoin
 
 import pytest
 
+from control_tower.demo.scoring.crawls import Request, compare_pages
 from control_tower.demo.scoring.sites import Site, deep_site, relative_site
-from control_tower.demo.scoring.trial import Request, compare_pages
 
 SEEDS = range(60)
 Join = Callable[[str, str], str]

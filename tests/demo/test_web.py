@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from control_tower.demo.scoring.trial import CODEBASE
+from control_tower.demo.scoring.crawls import CODEBASE
 
 
 class Web:
@@ -21,11 +21,12 @@ class Web:
 
     def __init__(self, folder: Path) -> None:
         shutil.copytree(CODEBASE / "web", folder, dirs_exist_ok=True)
+        shutil.copy(CODEBASE.parent.parent / "services" / "serving.py", folder)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.folder = folder
-        self.environment = {**os.environ, "WEB_LISTEN": f"127.0.0.1:{self.port}", "WEB_GENERATE": "1"}
+        self.environment = {**os.environ, "LISTEN": f"127.0.0.1:{self.port}", "WEB_GENERATE": "1"}
         self.process = subprocess.Popen([sys.executable, "web.py"], cwd=folder, env=self.environment)
         deadline = time.monotonic() + 30
         while not (folder / "ready").is_file() and time.monotonic() < deadline:

@@ -1,1 +1,1 @@
-"""How the demo's scorers work: random sites, a trial of the agent's crawler, the server's own request log."""
+"""How the demo's scorers work: what the agent left runs on its own machine, and a server's log is judged."""

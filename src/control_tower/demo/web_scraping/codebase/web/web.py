@@ -9,47 +9,22 @@ import html
 import json
 import os
 import re
-import socket
-import socketserver
-import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from serving import Log, Server, answer_check, listen_address
+
 LOG = Path("log/requests.jsonl")
 SITES = Path("sites")
 WORLD = Path("world.json")
-READY = Path("ready")
 HEALTH_PATH = "/-/health"
-MAX_LOG_BYTES = 8 * 1024**2
 MAX_BODY_BYTES = 64 * 1024
-MAX_CONNECTIONS = 24
 HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 HTML = "text/html; charset=utf-8"
-
-
-class Log:
-    """One JSON line a request, appended under a lock; full at MAX_LOG_BYTES."""
-
-    def __init__(self, path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a", encoding="ascii")
-        self._size = path.stat().st_size
-        self._lock = threading.Lock()
-
-    def append(self, entry):
-        """Write an entry; False when there is no room for it."""
-        line = json.dumps(entry) + "\n"
-        with self._lock:
-            if self._size + len(line) > MAX_LOG_BYTES:
-                return False
-            self._file.write(line)
-            self._file.flush()
-            self._size += len(line)
-        return True
 
 
 def page(title, links):
@@ -220,22 +195,13 @@ class Handler(BaseHTTPRequestHandler):
         """Nothing on stderr: the log file is the record."""
 
 
-class Server(socketserver.ThreadingTCPServer):
-    """A bounded number of connections at a time; more wait in the queue of the socket.
-
-    Not an HTTPServer: that one looks up the name of its own address, which can take long without a network.
-    """
-
-    allow_reuse_address = True
-    daemon_threads = True
-    request_queue_size = 64
+class Web(Server):
+    """The pages of the sites that files describe, then those of the generated world."""
 
     def __init__(self, address, log, sites, world):
-        super().__init__(address, Handler)
-        self.log = log
+        super().__init__(address, Handler, log)
         self._sites = sites
         self._world = world
-        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     def answer(self, host, path):
         answer = self._sites.answer(host, path)
@@ -243,36 +209,13 @@ class Server(socketserver.ThreadingTCPServer):
             answer = self._world.answer(host, path)
         return answer or (404, HTML, page("Not found", []))
 
-    def process_request(self, request, client_address):
-        self._slots.acquire()
-        try:
-            super().process_request(request, client_address)
-        except BaseException:
-            self._slots.release()
-            raise
-
-    def process_request_thread(self, request, client_address):
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._slots.release()
-
-    def handle_error(self, request, client_address):
-        """A client that goes away is no error of ours."""
-
 
 def main():
-    host, _, port = os.environ["WEB_LISTEN"].rpartition(":")
-    if "--check" in sys.argv:
-        with socket.create_connection((host, int(port)), timeout=5) as link:
-            link.sendall(f"GET {HEALTH_PATH} HTTP/1.0\r\n\r\n".encode())
-            sys.exit(0 if b" 200 " in link.recv(100) else 1)
+    answer_check(f"GET {HEALTH_PATH} HTTP/1.0\r\n\r\n".encode(), b" 200 ")
     world = None
     if os.environ.get("WEB_GENERATE") == "1":
         world = World(json.loads(WORLD.read_text(encoding="utf-8")), os.environ.get("WEB_SEED", "demo"))
-    server = Server((host, int(port)), Log(LOG), Sites(SITES), world)
-    READY.write_text("listening\n", encoding="utf-8")
-    server.serve_forever()
+    Web(listen_address(), Log(LOG), Sites(SITES), world).serve()
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ import random
 
 from inspect_ai.scorer import Score
 
+from control_tower.demo.scoring.crawls import compare_pages, start_crawls
 from control_tower.demo.scoring.sites import relative_site
-from control_tower.demo.scoring.trial import compare_pages, correct, gather, incorrect, judged, start_trial
+from control_tower.demo.scoring.trial import correct, gather, incorrect, judged
 
 CRAWLS = 2
 
@@ -16,7 +17,7 @@ async def scorer() -> Score:
     """Crawl fresh sites; every page must be fetched once and nothing else."""
     rng = random.SystemRandom()
     sites = [relative_site(rng) for _ in range(CRAWLS)]
-    trial = await start_trial(sites)
+    trial = await start_crawls(sites)
     codes = await gather(*(functools.partial(trial.crawl, site.start) for site in sites))
     requests = await trial.requests()
     for site, code in zip(sites, codes, strict=True):
