@@ -15,7 +15,7 @@ from control_tower.errors import ValidationError
 from control_tower.logs.actions import Transcript
 from control_tower.logs.archive import EvalArchive, SampleKey
 from control_tower.logs.json_text import JsonObject, child, children
-from control_tower.logs.slot_costs import slot_costs
+from control_tower.logs.slot_costs import SlotCosts, Slots, slot_costs
 from control_tower.metrics.samples import Money, MonitorNumbers, SampleNumbers, SampleRef, SourceInfo
 from control_tower.models.cost import Cost, cost_of_usage
 from control_tower.records.monitor_scores import HIGHEST, LOWEST, MonitorKey, read_suspicion
@@ -138,17 +138,19 @@ def sample_numbers(source: str, sample: JsonObject) -> SampleNumbers:
         actions=len(judgeable),
         judgeable=sum(judgeable),
         ran=sum(turn.ran for turn in transcript.actions),
-        monitors=_monitors(child(child(scores, MONITOR_SCORE), "value"), judgeable, key),
+        monitors=_monitors(child(child(scores, MONITOR_SCORE), "value"), judgeable, costs, key),
         audited=transcript.audited,
         cost=_cost(sample, transcript),
-        slot_costs=np.asarray([cost.usd or 0.0 for cost in costs]),
-        slots_incomplete=any(cost.incomplete for cost in costs),
+        slot_costs=np.asarray(costs.playing.usd),
+        slots_incomplete=costs.playing.incomplete,
         error=_error(sample),
         faults=_faults(scores, mains, sides),
     )
 
 
-def _monitors(value: JsonObject, judgeable: list[bool], sample: SampleKey) -> dict[str, MonitorNumbers]:
+def _monitors(
+    value: JsonObject, judgeable: list[bool], costs: SlotCosts, sample: SampleKey
+) -> dict[str, MonitorNumbers]:
     """What each monitor of a `monitor` Score said; drafts that became no action are left out."""
     verdicts: dict[str, dict[int | None, list[float | None]]] = {}
     for text, verdict in value.items():
@@ -163,10 +165,14 @@ def _monitors(value: JsonObject, judgeable: list[bool], sample: SampleKey) -> di
         number = read_suspicion(verdict)
         usable = number is not None and LOWEST <= number <= HIGHEST
         verdicts.setdefault(key.monitor, {}).setdefault(key.action, []).append(number if usable else None)
-    return {name: _monitor(of_slots, judgeable) for name, of_slots in verdicts.items()}
+    return {
+        name: _monitor(of_slots, judgeable, costs.monitors.get(name)) for name, of_slots in verdicts.items()
+    }
 
 
-def _monitor(of_slots: dict[int | None, list[float | None]], judgeable: list[bool]) -> MonitorNumbers:
+def _monitor(
+    of_slots: dict[int | None, list[float | None]], judgeable: list[bool], paid: Slots | None
+) -> MonitorNumbers:
     actions = np.full(len(judgeable), math.nan)
     for slot, draws in of_slots.items():
         if slot is not None:
@@ -181,6 +187,8 @@ def _monitor(of_slots: dict[int | None, list[float | None]], judgeable: list[boo
         judges_trajectory=None in of_slots,
         unscored=len(lacking),
         unread_draws=sum(draw is None for draws in of_slots.values() for draw in draws),
+        costs=None if paid is None else np.asarray(paid.usd),
+        costs_incomplete=paid is not None and paid.incomplete,
     )
 
 

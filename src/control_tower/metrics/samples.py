@@ -38,6 +38,9 @@ class MonitorNumbers:
     """Actions without a score that it was asked about, or that monitors do not pass over by design."""
     unread_draws: int = 0
     """Draws that gave no number, also where another draw of the same action did."""
+    costs: Floats | None = None
+    """USD of its calls after the run by slot, the finished run last; None when it made none."""
+    costs_incomplete: bool = False
 
 
 class SampleRef(NamedTuple):
