@@ -53,7 +53,7 @@ class ScriptPolicy(Policy):
         turns = [m for m in conversation if m.role == "assistant" and not is_private(m)]
         if len(turns) < len(self.outputs):
             return self.outputs[len(turns)]
-        if len(turns) == len(self.outputs) and _submit_blocked(last):
+        if len(turns) == len(self.outputs) and submit_blocked(last):
             return self.outputs[-1]
         return said(self._name, "The script is at its end.")
 
@@ -77,7 +77,8 @@ def said(model: str, text: str) -> ModelOutput:
     return ModelOutput.from_content(model, text)
 
 
-def _submit_blocked(message: ChatMessage | None) -> bool:
+def submit_blocked(message: ChatMessage | None) -> bool:
+    """Whether a message says that blue refused a submit."""
     if not isinstance(message, ChatMessageTool) or message.function != BLOCKED:
         return False
     return message.error is not None and f"call to {SUBMIT} " in message.error.message
