@@ -8,7 +8,8 @@ import pytest
 
 from control_tower.errors import OperationError, ValidationError
 from control_tower.models.cost import NO_ROLE, Cost, cost_of_usage, costs_by_role
-from control_tower.models.rates import RateTable, load_rates, read_rates
+from control_tower.models.rate_sources import Prices
+from control_tower.models.rates import RateTable, read_rates
 
 
 def table(*models: str, **pricing: Any) -> dict[str, Any]:
@@ -58,24 +59,24 @@ def test_another_model_is_unpriced(rows: list[str], model: str) -> None:
 def test_the_users_file_goes_before_the_shipped_prices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shipped = load_rates(["openai/gpt-5-nano"]).find("openai/gpt-5-nano")
+    shipped = Prices().find("openai/gpt-5-nano")
     assert shipped is not None
     assert (shipped.input_per_million, shipped.output_per_million) == (0.05, 0.4)
     own = tmp_path / "rates.json"
     own.write_text(json.dumps(table("openai/gpt-5-nano", input_per_million=7.0)))
     monkeypatch.setenv("CONTROL_TOWER_MODEL_RATES", str(own))
-    mine = load_rates(["openai/gpt-5-nano"]).find("openai/gpt-5-nano")
+    mine = Prices().find("openai/gpt-5-nano")
     assert mine is not None
     assert mine.input_per_million == 7.0
 
 
 def test_a_model_of_a_similar_name_has_no_shipped_price() -> None:
-    assert load_rates(["openai/gpt-5-nano-ours"]).find("openai/gpt-5-nano-ours") is None
+    assert Prices().find("openai/gpt-5-nano-ours") is None
 
 
 def test_pricing_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONTROL_TOWER_PRICING", "off")
-    assert load_rates(["openai/gpt-5-nano"]).rows == ()
+    assert Prices().table(["openai/gpt-5-nano"]).rows == ()
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_a_bad_rate_file_is_named(tmp_path: Path, text: str) -> None:
 def test_a_missing_rate_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONTROL_TOWER_MODEL_RATES", str(tmp_path / "none.json"))
     with pytest.raises(OperationError, match=r"none\.json"):
-        load_rates(["openai/gpt-5-nano"])
+        Prices()
 
 
 def test_a_sum_says_when_something_is_missing_from_it() -> None:
@@ -122,4 +123,4 @@ def test_calls_outside_every_role_are_counted() -> None:
 def test_an_unknown_source_of_prices_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONTROL_TOWER_PRICING", "api")
     with pytest.raises(ValidationError, match="file or off"):
-        load_rates(["openai/gpt-5-nano"])
+        Prices()

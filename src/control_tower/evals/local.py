@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from control_tower import config as configuration
-from control_tower.errors import Interrupted, OperationError, StateError, UsageError, did_you_mean
+from control_tower.errors import Interrupted, OperationError, UsageError, did_you_mean
 from control_tower.evals.plan import RunPlan
 from control_tower.evals.results import Results, read_results
 from control_tower.evals.run_config import DEFAULT_POLICIES
 from control_tower.inspect_private import load_hooks_quietly
-from control_tower.models.cost import price_no_model, register_rates
-from control_tower.models.rates import load_rates
+from control_tower.models.cost import allow_cost_limit, unpriced
 from control_tower.models.roles import make_models
 
 SampleEpoch = tuple[str, int]
@@ -106,7 +105,9 @@ def run_local(plan: RunPlan, log_dir: Path, only: Iterable[SampleEpoch] | None =
         ) from error
     load_hooks_quietly()
     models = make_models(plan.config.model_roles)
-    unpriced = _register_prices(plan)
+    without_price = unpriced(spec.full_name for spec in plan.config.model_roles.values())
+    if plan.config.eval_args.get("cost_limit") is not None:
+        allow_cost_limit(without_price)
     wanted = None if only is None else set(only)
     total = len(plan.samples) * plan.config.epochs if wanted is None else len(wanted)
     with prepared(plan, OnlySamples(wanted) if wanted is not None else None):
@@ -131,7 +132,7 @@ def run_local(plan: RunPlan, log_dir: Path, only: Iterable[SampleEpoch] | None =
     location = Path(logs[0].location.removeprefix("file://"))
     if location.is_relative_to(Path.cwd()):
         location = location.relative_to(Path.cwd())
-    return LocalRun(results_of(plan, location), unpriced)
+    return LocalRun(results_of(plan, location), without_price)
 
 
 def results_of(plan: RunPlan, log: Path) -> Results:
@@ -159,16 +160,3 @@ def _eval_args(plan: RunPlan) -> dict[str, Any]:
         "max_samples": int(configured) if configured else max(2, os.cpu_count() or 2),
     }
     return {**defaults, **plan.config.eval_args}
-
-
-def _register_prices(plan: RunPlan) -> list[str]:
-    names = [spec.full_name for spec in plan.config.model_roles.values()]
-    unpriced = register_rates(names, load_rates(names))
-    if plan.config.eval_args.get("cost_limit") is not None:
-        if unpriced:
-            raise StateError(
-                f"a cost limit needs the price of {', '.join(unpriced)}: "
-                "give it in a rate table, CONTROL_TOWER_MODEL_RATES=FILE"
-            )
-        price_no_model()
-    return unpriced

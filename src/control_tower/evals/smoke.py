@@ -7,7 +7,7 @@ import anyio
 
 from control_tower.errors import ExpectedError
 from control_tower.evals.plan import RunPlan
-from control_tower.models.rates import load_rates
+from control_tower.models.rate_sources import Prices
 from control_tower.models.roles import make_models
 from control_tower.sandbox.choose import sandbox_problems
 
@@ -34,9 +34,9 @@ def checks(plan: RunPlan) -> Iterator[Check]:
     for role, spec in plan.config.model_roles.items():
         problem = _ask(role, plan)
         yield Check(f"model of {role}", problem or f"{spec.full_name} answers", problem is not None)
-    rates = load_rates(spec.full_name for spec in plan.config.model_roles.values())
+    prices = Prices()
     for spec in plan.config.model_roles.values():
-        priced = rates.find(spec.full_name)
+        priced = prices.find(spec.full_name)
         yield Check(f"price of {spec.full_name}", "known" if priced else "unpriced: its cost will be missing")
 
 

@@ -1,10 +1,15 @@
-"""Money: registering rates with Inspect, and adding up what a run cost without hiding what is unknown."""
+"""Money: what a call costs, known or not, and having Inspect stamp it on every call of a run."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from control_tower.models.rates import RateTable
+from control_tower.errors import StateError
+from control_tower.models.rate_sources import Prices
+from control_tower.models.rates import Rates, prompt_tokens
+
+if TYPE_CHECKING:
+    from inspect_ai.model import Model, ModelCost, ModelOutput, ServedModelUsage
 
 
 @dataclass(frozen=True)
@@ -23,37 +28,79 @@ class Cost:
             return "unpriced" if self.incomplete else "—"
         return f"${self.usd:,.4f}" + ("+" if self.incomplete else "")
 
+    def as_json(self) -> dict[str, Any]:
+        """`usd` and `incomplete`."""
+        return {"usd": self.usd, "incomplete": self.incomplete}
 
-def register_rates(models: Iterable[str], rates: RateTable) -> list[str]:
-    """Tell Inspect the standard prices of a run's models, so that it stamps each call's cost.
 
-    Returns:
-        The models that have no price.
+def price_calls(model: "Model", prices: Prices) -> None:
+    """Have Inspect stamp each call of a model with its cost, by the length of the call's prompt.
+
+    A call that another model served, as a router or a fallback does, is priced as that model's.
     """
-    from inspect_ai.model import ModelCost, ModelInfo, get_model_info, set_model_info
+    from inspect_ai.model import ModelInfo, ServedModelUsage, get_model_info, set_model_info
 
-    unpriced: list[str] = []
-    for model in dict.fromkeys(models):
-        pricing = rates.find(model)
-        info = get_model_info(model) or ModelInfo()
-        if pricing is None:
-            unpriced.append(model)
-            set_model_info(model, info.model_copy(update={"cost": None}))
-            continue
-        cost = ModelCost(
-            input=pricing.input_per_million,
-            output=pricing.output_per_million,
-            input_cache_read=pricing.cached_input_per_million,
-            input_cache_write=pricing.input_per_million * pricing.cache_write_multiplier,
-        )
-        set_model_info(model, info.model_copy(update={"cost": cost}))
-    return unpriced
+    name = str(model)
+    standard = prices.find(name)
+    info = get_model_info(model) or ModelInfo()
+    set_model_info(name, info.model_copy(update={"cost": _model_cost(standard) if standard else None}))
+    served = model.api.served_model_usage
+
+    def priced(output: "ModelOutput") -> "list[ServedModelUsage] | None":
+        parts = served(output)
+        if parts is None and output.usage is not None:
+            parts = [ServedModelUsage(name, output.usage)]
+        return [part if part.cost else _priced_part(part, prices) for part in parts or ()] or None
+
+    model.api.served_model_usage = priced
 
 
-def price_no_model() -> None:
-    """Price the model that stands in for a run's main one: Inspect wants all prices for a cost limit."""
+def _priced_part(part: "ServedModelUsage", prices: Prices) -> "ServedModelUsage":
+    pricing = prices.find(part.model)
+    if pricing is None:
+        return part
+    rates = pricing.at(prompt_tokens(part.usage.model_dump()))
+    return part._replace(cost=_model_cost(rates))
+
+
+def _model_cost(rates: Rates) -> "ModelCost":
+    from inspect_ai.model import ModelCost
+
+    return ModelCost(
+        input=rates.input_per_million,
+        output=rates.output_per_million,
+        input_cache_read=rates.cached_input_per_million,
+        input_cache_write=rates.cache_write_per_million,
+    )
+
+
+def unpriced(models: Iterable[str]) -> list[str]:
+    """Those of these models that have no price.
+
+    Args:
+        models: full model names.
+    """
+    prices = Prices()
+    return [model for model in dict.fromkeys(models) if prices.find(model) is None]
+
+
+def allow_cost_limit(without_price: Sequence[str]) -> None:
+    """Prepare a run for a cost limit, which would never trip at a model without a price.
+
+    Args:
+        without_price: the run's models that have none.
+
+    Raises:
+        StateError: there are any.
+    """
     from inspect_ai.model import ModelCost, ModelInfo, set_model_info
 
+    if without_price:
+        raise StateError(
+            f"a cost limit needs the price of {', '.join(without_price)}: "
+            "give it in a rate table, CONTROL_TOWER_MODEL_RATES=FILE"
+        )
+    # Inspect wants the price of a run's main model, too; ours have none.
     nothing = ModelCost(input=0, output=0, input_cache_read=0, input_cache_write=0)
     set_model_info("none/none", ModelInfo(cost=nothing))
 

@@ -1,8 +1,10 @@
-"""Invented prices of the demo's models, so that its cost tables show numbers."""
+"""Prices that come with this package: invented ones of the demo's models, and nothing for Inspect's mock."""
 
 from control_tower.models.rates import Pricing, RateRow
 
-DEMO_RATES: tuple[RateRow, ...] = tuple(
+_DOLLARS = {"demo/agent": 1.0, "demo/trusted": 0.1, "demo/judge": 0.1, "mockllm/model": 0.0}
+
+BUILT_IN_RATES: tuple[RateRow, ...] = tuple(
     RateRow(
         model=model,
         pricing=Pricing(
@@ -10,5 +12,6 @@ DEMO_RATES: tuple[RateRow, ...] = tuple(
         ),
         manual=True,
     )
-    for model, dollars in (("demo/agent", 1.0), ("demo/trusted", 0.1), ("demo/judge", 0.1))
+    for model, dollars in _DOLLARS.items()
 )
+"""The demo's prices let its cost tables show numbers."""

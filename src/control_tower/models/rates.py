@@ -1,19 +1,22 @@
-"""The rate table: what a million tokens of a model cost, and where that is read from.
+"""The rate table: what a million tokens of a model cost, and how a model's name is looked up in it.
 
-A user's own file comes first, then the user's cache, then the snapshot that genai-prices ships.
-A model that none of them knows is unpriced: never free, and never priced as a model of a similar name.
+A model that no row is for is unpriced: never free, and never priced as a model of a similar name.
 """
 
 import datetime
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pydantic
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from control_tower import config
-from control_tower.errors import OperationError, ValidationError
+from control_tower.errors import OperationError
+
+HOUR_WRITES = 1.6
+"""How much dearer input is that is written to Anthropic's prompt cache for an hour, not five minutes."""
 
 
 class Rates(BaseModel):
@@ -21,12 +24,17 @@ class Rates(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    input_per_million: float
-    output_per_million: float
-    cached_input_per_million: float
+    input_per_million: float = Field(ge=0, allow_inf_nan=False)
+    output_per_million: float = Field(ge=0, allow_inf_nan=False)
+    cached_input_per_million: float = Field(ge=0, allow_inf_nan=False)
     """Input read from the provider's prompt cache."""
-    cache_write_multiplier: float = 1.0
+    cache_write_multiplier: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     """Price of input written to the cache for five minutes, as a multiple of the input price."""
+
+    @property
+    def cache_write_per_million(self) -> float:
+        """Input written to the provider's prompt cache for five minutes."""
+        return self.input_per_million * self.cache_write_multiplier
 
 
 class Tier(Rates):
@@ -37,9 +45,58 @@ class Tier(Rates):
 
 
 class Pricing(Rates):
-    """A model's standard prices, and those of long prompts where they differ."""
+    """A model's standard prices, and those by the length of the prompt where they differ."""
 
     tiers: tuple[Tier, ...] | None = None
+
+    @field_validator("tiers")
+    @classmethod
+    def _rising(cls, tiers: tuple[Tier, ...] | None) -> tuple[Tier, ...] | None:
+        if tiers is not None:
+            limits = [tier.max_input_tokens for tier in tiers]
+            bounds = [limit for limit in limits[:-1] if limit is not None]
+            if not limits or limits[-1] is not None or limits[:-1] != sorted(set(bounds)):
+                raise ValueError("max_input_tokens of tiers must rise and end with null")
+        return tiers
+
+    def at(self, prompt_tokens: int) -> Rates:
+        """The prices of a call.
+
+        Args:
+            prompt_tokens: its whole prompt, with what was read from and written to the prompt cache.
+        """
+        for tier in self.tiers or ():
+            if tier.max_input_tokens is None or prompt_tokens <= tier.max_input_tokens:
+                return tier
+        return self
+
+    def dollars(self, usage: Mapping[str, Any], *, hour: bool = False) -> float:
+        """What one call cost.
+
+        Args:
+            usage: Inspect's counts: `input_tokens` are those neither read from nor written to the prompt
+                cache, and `output_tokens` include the reasoning.
+            hour: whether what was written to the prompt cache stays there for an hour.
+        """
+        rates = self.at(prompt_tokens(usage))
+        written = rates.cache_write_per_million * (HOUR_WRITES if hour else 1)
+        millionths = (
+            _count(usage, "input_tokens") * rates.input_per_million
+            + _count(usage, "input_tokens_cache_read") * rates.cached_input_per_million
+            + _count(usage, "input_tokens_cache_write") * written
+            + _count(usage, "output_tokens") * rates.output_per_million
+        )
+        return millionths / 1_000_000
+
+
+def prompt_tokens(usage: Mapping[str, Any]) -> int:
+    """The whole prompt of a call, from Inspect's counts."""
+    parts = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
+    return sum(_count(usage, part) for part in parts)
+
+
+def _count(usage: Mapping[str, Any], name: str) -> int:
+    return int(usage.get(name) or 0)
 
 
 class RateRow(BaseModel):
@@ -63,21 +120,46 @@ class RateTable(BaseModel):
 
     def find(self, model: str) -> Pricing | None:
         """The prices of a model under any of the spellings of its name, None when it is unpriced."""
-        by_name: dict[str, Pricing] = {}
-        for row in self.rows:
-            by_name.setdefault(row.model, row.pricing)
-        for name in spellings(model):
-            if name in by_name:
-                return by_name[name]
-        return self._dated(model, by_name)
+        row = self.row(model)
+        return row.pricing if row else None
 
-    def _dated(self, model: str, by_name: dict[str, Pricing]) -> Pricing | None:
-        """An undated name may mean the one dated row of that name."""
+    def row(self, model: str) -> RateRow | None:
+        """The row that prices a model."""
         for name in spellings(model):
-            dated = [known for known in by_name if undated(known) == name and known != name]
+            if name in self._by_name:
+                return self._by_name[name]
+        # An undated name may mean the one dated row of that name.
+        for name in spellings(model):
+            dated = [known for known in self._by_name if undated(known) == name and known != name]
             if len(dated) == 1:
-                return by_name[dated[0]]
+                return self._by_name[dated[0]]
         return None
+
+    @cached_property
+    def _by_name(self) -> dict[str, RateRow]:
+        by_name: dict[str, RateRow] = {}
+        for row in self.rows:
+            by_name.setdefault(row.model, row)
+        return by_name
+
+
+def read_rates(path: Path) -> RateTable:
+    """Read a rate table.
+
+    Raises:
+        OperationError: it is missing, no JSON, not of the shape of a rate table, or has no row.
+    """
+    try:
+        table = RateTable.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise OperationError(f"cannot read the rate table {path}: {error.strerror}") from error
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "file"
+        raise OperationError(f"{path} is no rate table: {where}: {first['msg']}") from error
+    if not table.rows:
+        raise OperationError(f"the rate table {path} is empty: give it rows, or remove it")
+    return table
 
 
 _DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})$")
@@ -98,98 +180,3 @@ def spellings(model: str) -> Iterator[str]:
             dashed = re.sub(r"(?<=\d)\.(?=\d)", "-", spelling)
             if dashed != spelling:
                 yield dashed
-
-
-def load_rates(models: Iterable[str]) -> RateTable:
-    """The rates of a run's models.
-
-    Args:
-        models: full model names.
-
-    Raises:
-        OperationError: a rate file is named or present but cannot be read.
-        ValidationError: the source of prices is unknown.
-    """
-    pricing = config.get("pricing", "file")
-    if pricing == "off":
-        return RateTable()
-    if pricing != "file":
-        raise ValidationError(f"CONTROL_TOWER_PRICING is {pricing!r}; it can be file or off")
-    rows: list[RateRow] = []
-    for path in _rate_files():
-        rows += read_rates(path).rows
-    known = RateTable(rows=tuple(rows))
-    rows += [
-        row for model in dict.fromkeys(models) if known.find(model) is None for row in _snapshot_rows(model)
-    ]
-    return RateTable(rows=tuple(rows))
-
-
-def read_rates(path: Path) -> RateTable:
-    """Read a rate table.
-
-    Raises:
-        OperationError: it is missing, no JSON, or not of the shape of a rate table.
-    """
-    try:
-        return RateTable.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise OperationError(f"cannot read the rate table {path}: {error.strerror}") from error
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "file"
-        raise OperationError(f"{path} is no rate table: {where}: {first['msg']}") from error
-
-
-def _rate_files() -> list[Path]:
-    named = config.get("model_rates")
-    cached = config.cache_dir() / "model_rates.json"
-    return ([Path(named)] if named else []) + ([cached] if cached.is_file() else [])
-
-
-def _snapshot_rows(model: str) -> list[RateRow]:
-    if model.startswith("demo/"):
-        from control_tower.models.demo_rates import DEMO_RATES
-
-        return [row for row in DEMO_RATES if row.model == model]
-    return _genai_rows(model)
-
-
-def _genai_rows(model: str) -> list[RateRow]:
-    from genai_prices.data_snapshot import get_snapshot
-
-    snapshot = get_snapshot()
-    for name in spellings(model):
-        try:
-            _, info = snapshot.find_provider_model(name, None, None, None)
-        except LookupError:
-            continue
-        # genai-prices matches by prefix as well; a row is taken only for the model itself.
-        if undated(info.id) in {undated(spelling) for spelling in spellings(name)}:
-            prices = info.get_prices(datetime.datetime.now(datetime.UTC))
-            row = _row(model, prices)
-            return [row] if row else []
-    return []
-
-
-def _row(model: str, prices: object) -> RateRow | None:
-    input_price = _base(getattr(prices, "input_mtok", None))
-    output_price = _base(getattr(prices, "output_mtok", None))
-    if input_price is None or output_price is None:
-        return None
-    read = _base(getattr(prices, "cache_read_mtok", None))
-    write = _base(getattr(prices, "cache_write_mtok", None))
-    multiplier = write / input_price if write is not None and input_price else 1.0
-    pricing = Pricing(
-        input_per_million=input_price,
-        output_per_million=output_price,
-        cached_input_per_million=input_price if read is None else read,
-        cache_write_multiplier=multiplier,
-    )
-    return RateRow(model=model, pricing=pricing)
-
-
-def _base(price: object) -> float | None:
-    if price is None:
-        return None
-    return float(getattr(price, "base", price))  # pyright: ignore[reportArgumentType]

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from control_tower import config as configuration
 from control_tower.errors import StateError, UsageError, on_one_line
 from control_tower.models.aliases import model_name
+from control_tower.models.cost import price_calls
+from control_tower.models.rate_sources import Prices
 
 if TYPE_CHECKING:
     from inspect_ai.model import Model
@@ -106,15 +108,17 @@ def parse_roles(items: Iterable[str]) -> dict[str, RoleSpec]:
 
 
 def make_models(roles: Mapping[str, RoleSpec]) -> "dict[str, Model]":
-    """The models of a run by role.
+    """The models of a run by role; their calls are stamped with what they cost.
 
     Raises:
+        OperationError: a rate table cannot be read.
         StateError: a provider is unknown, its package missing, or its key not set.
     """
     from inspect_ai._util.error import PrerequisiteError
     from inspect_ai.model import GenerateConfig, get_model
 
     retries = int(configuration.get("max_retries") or DEFAULT_MAX_RETRIES)
+    prices = Prices()
     models: dict[str, Model] = {}
     for role, spec in roles.items():
         config = GenerateConfig.model_validate({"max_retries": retries, **spec.config})
@@ -128,6 +132,7 @@ def make_models(roles: Mapping[str, RoleSpec]) -> "dict[str, Model]":
             raise StateError(_cannot_make(role, spec, str(error.message))) from error
         except ValueError as error:
             raise StateError(_cannot_make(role, spec, str(error))) from error
+        price_calls(models[role], prices)
     return models
 
 

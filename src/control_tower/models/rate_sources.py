@@ -1,0 +1,172 @@
+"""Where rates come from: the user's own file, then the user's cache, then what genai-prices ships."""
+
+import datetime
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from control_tower import config
+from control_tower.errors import ValidationError
+from control_tower.models.demo_rates import BUILT_IN_RATES
+from control_tower.models.rates import (
+    Pricing,
+    RateRow,
+    Rates,
+    RateTable,
+    Tier,
+    read_rates,
+    spellings,
+    undated,
+)
+
+FILE, CACHE, BUILT_IN, GENAI_PRICES, UNPRICED = "file", "cache", "built in", "genai-prices", "unpriced"
+
+CACHE_NAME = "model_rates.json"
+
+_PRICE_LISTS: dict[str, str] = {
+    "anthropic": "anthropic",
+    "azureai": "azure",
+    "bedrock": "aws",
+    "cloudflare": "cloudflare",
+    "deepseek": "deepseek",
+    "fireworks": "fireworks",
+    "google": "google",
+    "grok": "x-ai",
+    "groq": "groq",
+    "mistral": "mistral",
+    "moonshot": "moonshotai",
+    "openai": "openai",
+    "openrouter": "openrouter",
+    "perplexity": "perplexity",
+    "together": "together",
+}
+"""Inspect's providers and whose prices they have. A model that is served elsewhere has no list price."""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A model, its prices, and where these were read."""
+
+    model: str
+    row: RateRow | None
+    source: str
+
+
+class Prices:
+    """The prices of any model, from all sources, which are read once.
+
+    Raises:
+        OperationError: a rate file is named or present but cannot be read, or is empty.
+        ValidationError: the source of prices is unknown.
+    """
+
+    def __init__(self) -> None:
+        pricing = config.get("pricing", "file")
+        if pricing not in ("file", "off"):
+            later = "; a viewer's prices are not available yet" if pricing == "api" else ""
+            raise ValidationError(f"CONTROL_TOWER_PRICING is {pricing!r}; it can be file or off{later}")
+        self._tables = _tables() if pricing == "file" else None
+        self._known: dict[str, Priced] = {}
+
+    def priced(self, model: str) -> Priced:
+        """The prices of a model, and their source.
+
+        Args:
+            model: its full name.
+        """
+        if model not in self._known:
+            self._known[model] = self._look_up(model)
+        return self._known[model]
+
+    def find(self, model: str) -> Pricing | None:
+        """The prices of a model; None when it is unpriced."""
+        row = self.priced(model).row
+        return row.pricing if row else None
+
+    def table(self, models: Iterable[str]) -> RateTable:
+        """A rate table of these models, by these names; those without a price have no row."""
+        found = ((model, self.priced(model).row) for model in dict.fromkeys(models))
+        rows = tuple(row.model_copy(update={"model": model}) for model, row in found if row)
+        return RateTable(rows=rows, captured_at=datetime.datetime.now(datetime.UTC).date())
+
+    def _look_up(self, model: str) -> Priced:
+        if self._tables is None:
+            return Priced(model, None, UNPRICED)
+        for source, table in self._tables:
+            if row := table.row(model):
+                return Priced(model, row, source)
+        pricing = _list_price(model)
+        if pricing is None:
+            return Priced(model, None, UNPRICED)
+        return Priced(model, RateRow(model=model, pricing=pricing), GENAI_PRICES)
+
+
+def _tables() -> list[tuple[str, RateTable]]:
+    named, cached = config.get("model_rates"), config.cache_dir() / CACHE_NAME
+    tables = [(FILE, read_rates(Path(named)))] if named else []
+    if cached.is_file():
+        tables.append((CACHE, read_rates(cached)))
+    return [*tables, (BUILT_IN, RateTable(rows=BUILT_IN_RATES))]
+
+
+def _list_price(model: str) -> Pricing | None:
+    """A model's price in the list of who serves it."""
+    provider, _, rest = model.partition("/")
+    if provider not in _PRICE_LISTS:
+        return None
+    from genai_prices.data_snapshot import get_snapshot
+
+    for name in spellings(rest):
+        try:
+            _, info = get_snapshot().find_provider_model(name, None, _PRICE_LISTS[provider], None)
+        except LookupError:
+            continue
+        # genai-prices matches by prefix as well; a price is taken only for the model itself.
+        itself = {undated(spelling).lower() for spelling in spellings(name)}
+        if undated(info.id).lower() in itself or name.lower() in _whole_names(info.match):
+            return _pricing(info.get_prices(datetime.datetime.now(datetime.UTC)))
+    return None
+
+
+def _whole_names(clause: Any) -> Iterator[str]:
+    """The names that a rule of genai-prices matches as a whole."""
+    if name := getattr(clause, "equals", None):
+        yield str(name).lower()
+    for part in getattr(clause, "or_", ()):
+        yield from _whole_names(part)
+
+
+def _pricing(prices: Any) -> Pricing | None:
+    """The prices of a model, with a tier for every length of prompt at which one of them changes."""
+    kinds = [getattr(prices, f"{kind}_mtok") for kind in ("input", "output", "cache_read", "cache_write")]
+    if kinds[0] is None or kinds[1] is None:
+        return None
+    starts = sorted({int(tier.start) for kind in kinds for tier in getattr(kind, "tiers", ())})
+    base = _rates(kinds, 0)
+    if not starts:
+        return Pricing(**base.model_dump())
+    tiers = [
+        Tier(**_rates(kinds, below).model_dump(), max_input_tokens=limit)
+        for below, limit in zip([0, *starts], [*starts, None], strict=True)
+    ]
+    return Pricing(**base.model_dump(), tiers=tuple(tiers))
+
+
+def _rates(kinds: list[Any], start: int) -> Rates:
+    """The prices of prompts just longer than `start` tokens."""
+    uncached, output, read, write = (_price(kind, start) for kind in kinds)
+    assert uncached is not None and output is not None
+    return Rates(
+        input_per_million=uncached,
+        output_per_million=output,
+        cached_input_per_million=uncached if read is None else read,
+        cache_write_multiplier=write / uncached if write is not None and uncached else 1.0,
+    )
+
+
+def _price(kind: Any, start: int) -> float | None:
+    if kind is None or not hasattr(kind, "tiers"):
+        return None if kind is None else float(kind)
+    reached = [tier.price for tier in kind.tiers if tier.start <= start]
+    return float(reached[-1] if reached else kind.base)
