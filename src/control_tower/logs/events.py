@@ -16,7 +16,13 @@ _KEPT = {
     "model": _COMMON | {"model", "role", "output"},
     "tool": _COMMON | {"id", "function", "arguments", "result", "error", "message_id"},
     "info": _COMMON | {"source", "data"},
+    "span_begin": _COMMON | {"id", "parent_id", "type", "name"},
 }
+_KEPT_OF_QUESTIONS: dict[str, Any] = {
+    **dict.fromkeys(_COMMON | {"model", "role", "cache"}, True),
+    "output": {"usage": True, "choices": {"__all__": {"stop_reason"}}},
+}
+"""What is kept of a model event that is no decided turn: what it cost."""
 
 
 def raw_events(events: Iterable[Any]) -> Iterator[JsonObject]:
@@ -82,6 +88,8 @@ def resolved(value: Any, attachments: Mapping[str, str]) -> Any:
 
 def _raw(event: Any) -> JsonObject:
     kind = event.event
-    if kind not in _KEPT or (kind == "model" and event.role != SEAT_ROLE):
+    if kind not in _KEPT:
         return {"event": kind}
+    if kind == "model" and event.role != SEAT_ROLE:
+        return event.model_dump(include=_KEPT_OF_QUESTIONS)
     return event.model_dump(include=_KEPT[kind])

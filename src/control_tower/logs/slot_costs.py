@@ -1,74 +1,92 @@
-"""What each action of a sample cost: every question to a model, and all other money, by action.
+"""What each action of a sample cost: calls of models, and all other money, by action.
 
 A slot is an action, and one more is what comes after the last. A cost belongs to the first action that was
-decided at or after the moment it was spent: drafts and monitors come before the decision they lead to.
+decided at or after the moment it was spent: drafts and live monitors come before the decision they lead to.
 """
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from control_tower.logs.events import (
-    SEAT_PREFIX,
-    decided_message,
-    is_seat_turn,
-    raw_events,
-    seconds,
-    tool_calls,
-)
-from control_tower.logs.json_text import JsonObject, child
-from control_tower.models.cost import Cost, cost_of_usage
+from control_tower.logs.costs import payment
+from control_tower.logs.events import decided_message, is_seat_turn, raw_events, seconds, tool_calls
+from control_tower.logs.json_text import JsonObject
+from control_tower.models.cost import Cost
 
-_NOTHING_ASKED = (SEAT_PREFIX, "scripted/")
-"""Providers that answer with what a decision or a script says, so that nothing is paid."""
+MONITOR_ROLE = "monitor/"
+"""How the role of a monitor's call begins; its name follows."""
 
-_FREE = Cost(0.0)
+_JUDGED_ACTION = re.compile(r"monitor: action (\d+)")
 
 
-def slot_costs(events: Iterable[Any]) -> list[Cost]:
-    """The cost of each action, and last of what came after them.
+@dataclass(frozen=True)
+class Slots:
+    """USD by slot, the finished run last."""
 
-    What scorers spent is left out. An answer from the response cache cost nothing; one without usage or price
-    makes its slot incomplete.
+    usd: tuple[float, ...]
+    incomplete: bool = False
+    """Whether something in it has no price."""
+
+    def __add__(self, other: Slots) -> Slots:
+        sums = tuple(a + b for a, b in zip(self.usd, other.usd, strict=True))
+        return Slots(sums, self.incomplete or other.incomplete)
+
+
+@dataclass(frozen=True)
+class SlotCosts:
+    """What a sample cost while it was played, and what monitors cost that looked at it afterwards."""
+
+    playing: Slots
+    monitors: Mapping[str, Slots]
+    """By monitor, each verdict in the slot that it is about."""
+
+
+def slot_costs(events: Iterable[Any]) -> SlotCosts:
+    """The cost of each action of a sample, and last of what came after them; that of scorers is left out.
 
     Args:
         events: JSON or Inspect's objects, in order.
     """
     listed = list(raw_events(events))
-    decided = [
-        _decided(event) for event in listed if is_seat_turn(event) and tool_calls(decided_message(event))
-    ]
     spans = {str(event.get("id")): event for event in listed if event.get("event") == "span_begin"}
-    slots = [_FREE] * (len(decided) + 1)
+    decided = [_decided(e) for e in listed if is_seat_turn(e) and tool_calls(decided_message(e))]
+    playing = [Cost()] * (len(decided) + 1)
+    monitors: dict[str, list[Cost]] = {}
     for event in listed:
-        spent = _spent(event)
-        if spent is not None and not any(span.get("type") == "scorer" for span in _around(event, spans)):
-            slot = bisect_left(decided, seconds(event) or 0.0)
-            slots[slot] += spent
-    return slots
+        paid = payment(event)
+        if paid is None:
+            continue
+        around = list(_around(event, spans))
+        if not any(span.get("type") == "scorer" for span in around):
+            playing[bisect_left(decided, seconds(event) or 0.0)] += paid.cost
+        elif paid.role.startswith(MONITOR_ROLE):
+            slots = monitors.setdefault(paid.role.removeprefix(MONITOR_ROLE), [Cost()] * len(playing))
+            slots[_judged(around, len(decided))] += paid.cost
+    return SlotCosts(_slots(playing), {name: _slots(slots) for name, slots in monitors.items()})
 
 
-def _spent(event: JsonObject) -> Cost | None:
-    """What an event says was spent; None when it is not about that."""
-    if event.get("event") == "model":
-        if str(event.get("model")).startswith(_NOTHING_ASKED) or event.get("cache") == "read":
-            return None
-        usage = child(child(event, "output"), "usage")
-        return cost_of_usage(usage) if usage else Cost(None, incomplete=True)
-    if event.get("event") == "info" and event.get("source") == "cost":
-        usd = child(event, "data").get("usd")
-        return Cost(None, incomplete=True) if usd is None else Cost(float(usd))
-    return None
+def _slots(costs: list[Cost]) -> Slots:
+    return Slots(tuple(cost.usd or 0.0 for cost in costs), any(cost.incomplete for cost in costs))
+
+
+def _judged(around: Iterable[JsonObject], last: int) -> int:
+    """The slot that a monitor's call is about, by the spans it was made in."""
+    for span in around:
+        if match := _JUDGED_ACTION.fullmatch(str(span.get("name"))):
+            return min(int(match[1]), last)
+    return last
 
 
 def _decided(event: JsonObject) -> float:
-    """When a turn was decided; where that is not stated it is taken for the moment it was asked for."""
+    """When a turn was decided; where that is not stated, the moment it was asked for stands in."""
     return seconds(event, "completed") or seconds(event) or 0.0
 
 
-def _around(event: JsonObject, spans: dict[str, JsonObject]) -> Iterator[JsonObject]:
+def _around(event: JsonObject, spans: Mapping[str, JsonObject]) -> Iterator[JsonObject]:
     """The spans that an event is in, innermost first."""
     span = spans.get(str(event.get("span_id")))
     while span is not None:
