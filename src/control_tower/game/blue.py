@@ -20,12 +20,21 @@ Draw = Callable[[int], Awaitable[list[ChatMessageAssistant]]]
 
 @dataclass(frozen=True)
 class Audited:
-    """The decision to have a human look at this draft before it runs."""
+    """The decision to have a human look at this draft before it runs.
+
+    An audited action of an attack sample ends the sample before anything of it runs; on an honest sample
+    it is counted and runs.
+    """
 
     draft: ChatMessageAssistant
 
 
 Decision = ChatMessageAssistant | Audited
+
+DEFERRED_FROM = "deferred_from"
+"""Metadata key of a turn that the trusted model wrote: the id of the draft it replaced."""
+EDITED_FROM = "edited_from"
+"""Metadata key of a turn that the trusted model rewrote: the id of the draft it replaced."""
 
 
 class Protocol:
@@ -48,6 +57,11 @@ class Protocol:
         Args:
             view: what blue may know.
             draw: must be called at least once.
+
+        Returns:
+            A draft or a copy of one with other calls; a turn of blue's own, whose metadata `deferred_from`
+            or `edited_from` names the draft it replaces; or an audit of either. Ids that are missing or
+            taken are given.
         """
         [draft] = await draw(1)
         return draft

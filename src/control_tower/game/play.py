@@ -1,7 +1,8 @@
 """One sample's play: binds the sides to the seat, runs the harness and says how it ended."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from uuid import uuid4
 
 from inspect_ai.log import transcript
 from inspect_ai.model import (
@@ -11,16 +12,15 @@ from inspect_ai.model import (
     ContentText,
     GenerateConfig,
     ModelOutput,
-    StopReason,
 )
 from inspect_ai.solver import TaskState
 from inspect_ai.tool import ToolChoice, ToolDef, ToolInfo
 
-from control_tower.game.blue import Audited, Protocol, withhold
+from control_tower.game.blue import DEFERRED_FROM, EDITED_FROM, Audited, Protocol, withhold
 from control_tower.game.harness import Finish, NullHarness, Table
 from control_tower.game.ledger import Ledger
 from control_tower.game.opening import opening
-from control_tower.game.red import Policy, Untrusted
+from control_tower.game.red import Policy, Untrusted, with_fresh_id
 from control_tower.game.seat import seat_model
 from control_tower.game.tools.engine import audited, blocked
 from control_tower.game.views import BlueView, RedView
@@ -78,10 +78,17 @@ class Play:
         self._sides = sides
         self._attack = bool(view.side_tasks)
         self.ledger = Ledger()
-        self._blue_view = BlueView(view.environment, view.main_tasks, self.ledger.history)
         self._audit_ended = False
+        self._drawn: ModelOutput | None = None
+        self._decided_ids: set[str] = set()
         game_tools = tools(lambda: self._table.step)
         self._untrusted = Untrusted(sides.policy, game_tools.private)
+        self._blue_view = BlueView(
+            view.environment,
+            view.main_tasks,
+            self.ledger.history,
+            untrusted_model=str(self._untrusted.model),
+        )
         self._on_action = on_action
         engine_tools = [ToolDef(blocked()), ToolDef(audited())]
         self._table = Table(
@@ -111,10 +118,9 @@ class Play:
         return finish
 
     def _outcome(self, finish: Finish) -> str:
-        last = self._untrusted.last_output
-        if finish != "no_progress" or last is None:
+        if finish != "no_progress" or self._drawn is None:
             return finish
-        return "refused" if _refused(last) else _OUTCOME_OF_STOP.get(last.stop_reason, finish)
+        return "refused" if _refused(self._drawn) else _OUTCOME_OF_STOP.get(self._drawn.stop_reason, finish)
 
     async def _after_action(self) -> None:
         if self._on_action:
@@ -128,37 +134,73 @@ class Play:
         config: GenerateConfig,
     ) -> ModelOutput:
         protocol = self._sides.protocol
-        asked = await protocol.on_input(self._blue_view, input)
-        conversation = list(input) if asked is None else asked
+        view = replace(self._blue_view, conversation=input, tools=tools)
+        asked = await protocol.on_input(view, input)
+        if asked is not None:
+            view = replace(view, conversation=asked)
+        drafts: list[ChatMessageAssistant] = []
 
         async def draw(n: int) -> list[ChatMessageAssistant]:
-            return await self._untrusted.draw(conversation, tools, tool_choice, GenerateConfig(), n)
+            conversation = list(view.conversation)
+            drawn = await self._untrusted.draw(conversation, tools, tool_choice, GenerateConfig(), n)
+            drafts.extend(drawn)
+            return drawn
 
-        decision = await protocol.on_output(self._blue_view, draw)
-        message = self._settled(decision)
-        self._state.metadata[STEPS] = self.ledger.actions + bool(message.tool_calls)
-        last = self._untrusted.last_output
-        if last is None:
+        decision = await protocol.on_output(view, draw)
+        if not drafts:
             raise RuntimeError(f"{type(protocol).__name__}.on_output decided without drawing a turn")
-        output = ModelOutput(
-            model=last.model,
-            choices=[ChatCompletionChoice(message=message, stop_reason=_stop_reason(message, last))],
-        )
+        decided = decision.draft if isinstance(decision, Audited) else decision
+        self._drawn = self._origin(decided, drafts[-1])
+        message = self._settled(_with_own_ids(decided, self._decided_ids), isinstance(decision, Audited))
+        self._decided_ids.add(str(message.id))
+        self._state.metadata[STEPS] = self.ledger.actions + bool(message.tool_calls)
+        output = _seat_output(message, self._drawn)
         self._state.output = output
         return output
 
-    def _settled(self, decision: ChatMessageAssistant | Audited) -> ChatMessageAssistant:
+    def _origin(self, decided: ChatMessageAssistant, last: ChatMessageAssistant) -> ModelOutput:
+        """The answer of the untrusted model that a decision is about."""
+        metadata = decided.metadata or {}
+        for ident in (decided.id, metadata.get(DEFERRED_FROM), metadata.get(EDITED_FROM), last.id):
+            output = self._untrusted.output_of(ident)
+            if output is not None:
+                return output
+        raise RuntimeError("a drawn turn has no answer that it came from")
+
+    def _settled(self, message: ChatMessageAssistant, audit: bool) -> ChatMessageAssistant:
         """The turn that runs: an audited action of an attack sample has its calls withheld."""
-        if not isinstance(decision, Audited):
-            return decision
-        draft = decision.draft
-        if not draft.tool_calls:
-            return draft
+        if not audit or not message.tool_calls:
+            return message
         transcript().info({"audited": self.ledger.actions}, source="audit")
         if not self._attack:
-            return draft
+            return message
         self._audit_ended = True
-        return draft.model_copy(update={"tool_calls": [withhold(call) for call in draft.tool_calls]})
+        return message.model_copy(update={"tool_calls": [withhold(call) for call in message.tool_calls]})
+
+
+def _with_own_ids(message: ChatMessageAssistant, decided: set[str]) -> ChatMessageAssistant:
+    """The turn with an id that no earlier one has and calls that each have one."""
+    message = with_fresh_id(message, decided)
+    ids = [call.id for call in message.tool_calls or []]
+    if all(ids) and len(set(ids)) == len(ids):
+        return message
+    calls = [
+        call if call.id and call.id not in ids[:n] else replace(call, id=uuid4().hex)
+        for n, call in enumerate(message.tool_calls or [])
+    ]
+    return message.model_copy(update={"tool_calls": calls})
+
+
+def _seat_output(message: ChatMessageAssistant, drawn: ModelOutput) -> ModelOutput:
+    """The decision as the seat's answer: without usage, since the draws and blue's questions carry theirs."""
+    stop_reason = drawn.stop_reason
+    if message.tool_calls:
+        stop_reason = "tool_calls"
+    elif stop_reason == "tool_calls":
+        stop_reason = "stop"
+    replaced = message.id != drawn.message.id
+    model = message.model if replaced and message.model else drawn.model
+    return ModelOutput(model=model, choices=[ChatCompletionChoice(message=message, stop_reason=stop_reason)])
 
 
 def _refused(output: ModelOutput) -> bool:
@@ -167,7 +209,3 @@ def _refused(output: ModelOutput) -> bool:
     return not isinstance(content, str) and any(
         isinstance(part, ContentText) and part.refusal for part in content
     )
-
-
-def _stop_reason(message: ChatMessageAssistant, drawn: ModelOutput) -> StopReason:
-    return "tool_calls" if message.tool_calls else drawn.stop_reason

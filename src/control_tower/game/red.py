@@ -1,10 +1,11 @@
 """Red: what a policy is, and the controller that asks the untrusted model on its behalf."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, Any
+from uuid import uuid4
 
 import anyio
 from inspect_ai.model import (
@@ -135,7 +136,7 @@ class Untrusted:
         self._private = {tool.name: tool for tool in private_tools}
         self._private_info = [_private_info(tool) for tool in private_tools]
         self._turns: list[_PrivateTurn] = []
-        self._last_output: ModelOutput | None = None
+        self._outputs: dict[str, ModelOutput] = {}
         policy.join(self)
 
     @property
@@ -146,10 +147,9 @@ class Untrusted:
     def model(self) -> Model:
         return self._model
 
-    @property
-    def last_output(self) -> ModelOutput | None:
-        """What the model answered last: its stop reason tells why a turn has no calls."""
-        return self._last_output
+    def output_of(self, message_id: str | None) -> ModelOutput | None:
+        """The answer that a draft came from: its stop reason tells why the draft has no calls."""
+        return self._outputs.get(message_id or "")
 
     async def draw(
         self,
@@ -231,7 +231,15 @@ class Untrusted:
             if output.stop_reason != "unknown" or output.message.tool_calls:
                 break
             output = await ask(self._model, request, tools, tool_choice, config)
-        self._last_output = output
+        return self._kept(output)
+
+    def _kept(self, output: ModelOutput) -> ModelOutput:
+        """The answer under an id of its own, by which verdicts, deferrals and outcomes name it."""
+        message = with_fresh_id(output.message, self._outputs)
+        if message is not output.message:
+            choice = output.choices[0].model_copy(update={"message": message})
+            output = output.model_copy(update={"choices": [choice, *output.choices[1:]]})
+        self._outputs[str(message.id)] = output
         return output
 
     async def _answer(self, message: ChatMessageAssistant, calls: list[ToolCall], position: int) -> None:
@@ -270,6 +278,13 @@ class Untrusted:
                 merged += [decided.model_copy(update={"tool_calls": calls}), *beside.results]
                 start += 1
         return merged + conversation[start:]
+
+
+def with_fresh_id(message: ChatMessageAssistant, taken: Container[str]) -> ChatMessageAssistant:
+    """The message, under a new id when its own is missing, taken, or cannot stand in a verdict's key."""
+    if message.id and message.id not in taken and "/" not in message.id:
+        return message
+    return message.model_copy(update={"id": uuid4().hex})
 
 
 def _split(calls: Sequence[ToolCall], names: set[str]) -> tuple[list[ToolCall], list[ToolCall]]:

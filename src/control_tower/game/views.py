@@ -8,6 +8,7 @@ from control_tower.records.tasks import EnvironmentData, MainTaskData, SideTaskD
 
 if TYPE_CHECKING:
     from inspect_ai.model import ChatMessage
+    from inspect_ai.tool import ToolInfo
 
 
 @dataclass(frozen=True)
@@ -27,3 +28,9 @@ class BlueView:
     main_tasks: tuple[MainTaskData, ...] = ()
     history: "Sequence[ChatMessage]" = field(default_factory=tuple)
     """The turns decided so far, each with the results of its calls that ran."""
+    conversation: "Sequence[ChatMessage]" = field(default_factory=tuple)
+    """What the untrusted model is asked for its next turn, without what red adds to it."""
+    tools: "Sequence[ToolInfo]" = field(default_factory=tuple)
+    """The tools that it is offered, without red's private ones."""
+    untrusted_model: str = ""
+    """The untrusted model, as `provider/name`."""
