@@ -37,7 +37,7 @@ def test_turns_of_blues_own_get_ids_of_their_own_and_cost_nothing(play: Play) ->
     calls = seats[0].output.message.tool_calls or []
     assert len({call.id for call in calls}) == 2, "both calls ran under ids of their own"
     assert (seats[0].output.message.metadata or {})["deferred_from"] == draws[0].output.message.id
-    assert answers(models.requests["rebuilt"][1][0]) == ["", "greeting.txt\n"]
+    assert answers(models.requests["rebuilt"][1][0]) == ["", "greeting.txt"]
 
 
 def test_an_answer_that_repeats_an_id_is_an_action_of_its_own(play: Play) -> None:
