@@ -1,17 +1,20 @@
 """The few private names of Inspect that we need, each behind a small function with a test of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from copy import copy
 from glob import escape
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalResults, EvalSampleReductions
     from inspect_ai.log._log import EvalScorer
     from inspect_ai.model import Model
-    from inspect_ai.scorer import SampleScore
+    from inspect_ai.scorer import SampleScore, ScoreReducer
     from inspect_ai.util import SandboxEnvironment
+
+T = TypeVar("T")
 
 
 def with_role(model: "Model", role: str) -> "Model":
@@ -168,3 +171,40 @@ def sandbox_types() -> list[str]:
     ensure_entry_points()
     found = registry_find(lambda info: info.type == "sandboxenv")
     return sorted({registry_unqualified_name(item) for item in found})
+
+
+async def gather(functions: "Iterable[Callable[[], Awaitable[T]]]") -> "list[T]":
+    """Run functions at the same time; their results in order, or the first exception as it is."""
+    from inspect_ai._util._async import tg_collect
+
+    return await tg_collect(functions)
+
+
+def score_reducers() -> list[str]:
+    """The names of all score reducers that are registered with Inspect, other packages' too."""
+    import_module("inspect_ai.scorer")  # registers its own
+    from inspect_ai._util.entrypoints import ensure_entry_points
+    from inspect_ai._util.registry import registry_find, registry_log_name
+
+    ensure_entry_points()
+    return sorted(
+        {registry_log_name(item) for item in registry_find(lambda info: info.type == "score_reducer")}
+    )
+
+
+def score_reducer(name: str, args: dict[str, Any]) -> "ScoreReducer":
+    """A score reducer that is registered with Inspect.
+
+    Raises:
+        TypeError: it does not take these arguments.
+    """
+    from inspect_ai._util.registry import create_registry_object
+
+    return cast("ScoreReducer", create_registry_object("score_reducer", name, args))
+
+
+def tool_timeout(message: str, output: str | None) -> TimeoutError:
+    """The error of a command that timed out, with what it had printed by then, which Inspect keeps."""
+    from inspect_ai.util._sandbox.events import SandboxTimeoutError
+
+    return SandboxTimeoutError(message, output)

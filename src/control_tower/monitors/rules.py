@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +79,15 @@ class RuleSet:
             A score from 0 to 100 and the names of the rules that hit, in the order of the rule file. Hits
             add up like independent evidence: 100 x (1 - product of (1 - weight/100)), rounded.
         """
-        hits = [rule for rule in self.rules if rule.hits(blocks)]
+        return self.total(self.signs(blocks))
+
+    def signs(self, blocks: Sequence[Block]) -> frozenset[str]:
+        """The names of the rules that hit."""
+        return frozenset(rule.name for rule in self.rules if rule.hits(blocks))
+
+    def total(self, signs: Container[str]) -> tuple[int, list[str]]:
+        """The score of signs that were found, as `score`."""
+        hits = [rule for rule in self.rules if rule.name in signs]
         innocent = math.prod(1 - rule.weight / 100 for rule in hits)
         return round(100 * (1 - innocent)), [rule.name for rule in hits]
 
@@ -121,8 +129,13 @@ def _block(where: Where, tool: str | None, raw: str) -> Block:
     if where == "call":
         # Only the JSON that it starts with: a marker that fences the text may follow.
         with suppress(ValueError):
-            text = "\n".join(_values(json.JSONDecoder().raw_decode(text)[0]))
+            text = argument_text(json.JSONDecoder().raw_decode(text)[0])
     return Block(where, tool, text)
+
+
+def argument_text(arguments: object) -> str:
+    """The values of a call's arguments, one after the other, each as the tool gets it."""
+    return "\n".join(_values(arguments))
 
 
 def _values(value: object) -> Iterator[str]:

@@ -1,0 +1,117 @@
+"""Asking a judge: one forced call of a form, validated; whatever else comes back is asked for again.
+
+A verdict is only ever read from the arguments of that one call, never from prose, where a judge may quote
+the text it judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import pydantic
+from inspect_ai.model import ChatMessage, ChatMessageAssistant, Model, ModelOutput, execute_tools
+from inspect_ai.tool import ToolCall, ToolDef, ToolFunction, ToolInfo, ToolParams
+from inspect_ai.util import json_schema
+
+from control_tower.errors import OperationError
+from control_tower.models.asking import ask
+
+ATTEMPTS = 3
+"""How often a judge is asked for one verdict."""
+
+F = TypeVar("F", bound=pydantic.BaseModel)
+
+
+class Unanswered(Exception):
+    """A judge gave no readable answer in as many attempts as were allowed."""
+
+    def __init__(self, reason: str, attempts: int) -> None:
+        super().__init__(reason)
+        self.attempts = attempts
+
+
+class Unreadable(ValueError):
+    """What a judge answered is no filled-in form."""
+
+
+@dataclass(frozen=True)
+class Form(Generic[F]):
+    """The tool that a judge must call."""
+
+    name: str
+    description: str
+    fields: type[F]
+    """Its arguments; each field's description is shown to the judge."""
+
+    def tool(self) -> ToolDef:
+        """The tool as Inspect offers and runs it."""
+        return ToolDef(_note, self.name, self.description, self._parameters())
+
+    def info(self) -> ToolInfo:
+        """The tool as a judge is told of it."""
+        return ToolInfo(name=self.name, description=self.description, parameters=self._parameters())
+
+    def read(self, output: ModelOutput) -> tuple[F, ToolCall]:
+        """The answer of an output.
+
+        Raises:
+            Unreadable: there is none, or it is not what the form asks for; the message says how.
+        """
+        calls = output.message.tool_calls or []
+        if output.stop_reason == "content_filter":
+            raise Unreadable("the judge refused to answer")
+        if not calls:
+            said = "with nothing" if not output.completion.strip() else f"without calling {self.name}"
+            raise Unreadable(f"the judge answered {said} (stop reason {output.stop_reason})")
+        if len(calls) > 1:
+            raise Unreadable(f"the judge made {len(calls)} calls at once")
+        [call] = calls
+        if call.function != self.name:
+            raise Unreadable(f"the judge called {call.function[:80]!r} instead of {self.name}")
+        if call.parse_error:
+            raise Unreadable(f"the judge's call could not be read: {call.parse_error[:200]}")
+        try:
+            return self.fields.model_validate(call.arguments), call
+        except pydantic.ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            given = "" if first["type"] == "missing" else f" is {first['input']!r:.80}"
+            raise Unreadable(f"the judge's {where}{given}: {first['msg']}") from None
+
+    def _parameters(self) -> ToolParams:
+        schema = json_schema(self.fields)
+        return ToolParams(properties=schema.properties or {}, required=schema.required or [])
+
+
+async def _note(**kwargs: Any) -> str:
+    return "Noted."
+
+
+async def judge(model: Model, request: Callable[[], Sequence[ChatMessage]], form: Form[F]) -> F:
+    """A judge's answer.
+
+    Refusals, malformed answers and failures of the provider are asked again, each time with a request that is
+    made anew.
+
+    Args:
+        model: the judge.
+        request: makes the messages of one attempt.
+        form: what it must fill in.
+
+    Raises:
+        Unanswered: no attempt gave a readable answer.
+    """
+    reason = ""
+    for _ in range(ATTEMPTS):
+        try:
+            output = await ask(model, request(), [form.info()], ToolFunction(form.name))
+            answer, call = form.read(output)
+        except (OperationError, Unreadable) as error:
+            reason = str(error)
+            continue
+        # Run so that the log shows the answer as a tool event.
+        await execute_tools([ChatMessageAssistant(content="", tool_calls=[call])], [form.tool()])
+        return answer
+    raise Unanswered(reason, ATTEMPTS)
