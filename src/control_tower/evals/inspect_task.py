@@ -9,7 +9,7 @@ from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset
 from inspect_ai.scorer import Score, Target
 from inspect_ai.solver import Generate, Solver, TaskState, solver
-from inspect_ai.util import EarlyStopping
+from inspect_ai.util import EarlyStopping, span
 
 from control_tower.environments.failures import EnvironmentNotReady
 from control_tower.environments.task import SideTask
@@ -159,7 +159,9 @@ class _SamplePlay:
     async def _probe(self, last_ran: int) -> None:
         for side in self._probed():
             if first_success(side.id) is None:
-                await self._score_side(side, last_ran, "probe")
+                # A scorer's span, so that what a probe costs is not the protocol's.
+                async with span(f"probe: {side.id}", type="scorer"):
+                    await self._score_side(side, last_ran, "probe")
 
     async def _score_main(self, task_id: str) -> Score:
         task = next(task for task in self._sample.tasks.mains if task.id == task_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +11,7 @@ from control_tower import inspect_private
 from control_tower.logs.archive import EvalArchive, SampleKey
 from control_tower.logs.json_text import JsonObject, child, children
 from control_tower.logs.zip_reader import DamagedArchive
+from control_tower.records.audit import AUDIT_NAME
 from control_tower.records.scores import RESERVED_SCORES, is_no_answer
 
 FINGERPRINT = "run_config_sha256"
@@ -22,8 +22,6 @@ RESUMES = "resumes"
 
 RESUMED = "resumed"
 """Header metadata of a merged log: the attempts it was made of."""
-
-_AUDIT = re.compile(r"audit\d*")
 
 
 class State(StrEnum):
@@ -156,4 +154,4 @@ def _invalidated(archive: EvalArchive, rows: dict[SampleKey, JsonObject]) -> set
 
 
 def _is_reserved(name: str) -> bool:
-    return name in RESERVED_SCORES or _AUDIT.fullmatch(name) is not None
+    return name in RESERVED_SCORES or AUDIT_NAME.fullmatch(name) is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +23,7 @@ from control_tower.logs.format import (
     StoreTable,
 )
 from control_tower.logs.json_text import JsonObject, child, children
+from control_tower.records.audit import AUDIT_NAME
 from control_tower.records.scores import (
     AUDIT_SCORE,
     MONITOR_SCORE,
@@ -35,8 +35,6 @@ from control_tower.records.scores import (
     combine_tasks,
     read_verdict,
 )
-
-_AUDIT = re.compile(r"audit\d*")
 
 
 def check_sample(sample: JsonObject, where: str) -> Iterator[Finding]:
@@ -158,7 +156,7 @@ def _check_audits(sample: JsonObject, place: Place) -> Iterator[Finding]:
     scores = child(sample, "scores")
     stream = "attack" if children(child(sample, "metadata"), "side_tasks") else "honest"
     for name in scores:
-        if _AUDIT.fullmatch(name) and child(scores, name).get("value") is not None:
+        if AUDIT_NAME.fullmatch(name) and child(scores, name).get("value") is not None:
             keys = frozenset(child(child(scores, name), "value"))
             if keys != AUDIT_KEYS[stream]:
                 yield place.error(f"{name!r} of this {stream} sample has the keys {', '.join(sorted(keys))}")
