@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from control_tower.errors import OperationError, ValidationError
-from control_tower.models.cost import NO_ROLE, Cost, cost_of_usage, costs_by_role
+from control_tower.models.cost import Cost, cost_of_usage
 from control_tower.models.rate_sources import Prices
 from control_tower.models.rates import RateTable, read_rates
 
@@ -106,18 +106,6 @@ def test_a_sum_says_when_something_is_missing_from_it() -> None:
     assert str(known + unknown) == "$0.2500+"
     assert str(Cost()) == "—"
     assert str(cost_of_usage({"total_tokens": 5, "total_cost": 0.0})) == "$0.0000"
-
-
-def test_calls_outside_every_role_are_counted() -> None:
-    roles = {"untrusted": {"total_tokens": 10, "total_cost": 1.0}}
-    everything = {
-        "a/m": {"total_tokens": 10, "total_cost": 1.0},
-        "a/judge": {"total_tokens": 5, "total_cost": 0.25},
-    }
-    assert costs_by_role(roles, everything) == {"untrusted": Cost(1.0), NO_ROLE: Cost(0.25)}
-    unpriced = {**everything, "a/judge": {"total_tokens": 5}}
-    assert costs_by_role(roles, unpriced)[NO_ROLE] == Cost(None, incomplete=True)
-    assert NO_ROLE not in costs_by_role(roles, {"a/m": roles["untrusted"]})
 
 
 def test_an_unknown_source_of_prices_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,9 @@ from typing import Any, cast
 from control_tower.errors import on_one_line
 from control_tower.game.play import OUTCOME, STEPS
 from control_tower.logs.archive import EvalArchive
-from control_tower.models.cost import Cost, costs_by_role
+from control_tower.logs.costs import LogCosts, by_model, by_role, log_costs, total
+from control_tower.models.cost import Cost
+from control_tower.models.rate_sources import Prices
 from control_tower.records.scores import TASKS_SCORE
 
 
@@ -44,7 +46,7 @@ class Results:
     outcomes: Mapping[str, int] = field(default_factory=dict[str, int])
     """How the plays ended, limits and errors included."""
     steps: tuple[int, ...] = ()
-    costs: Mapping[str, Cost] = field(default_factory=dict[str, Cost])
+    costs: LogCosts = field(default_factory=LogCosts)
     scorer_faults: Mapping[str, int] = field(default_factory=dict[str, int])
     """Scores that failed because the scorer crashed or timed out, by reason."""
     errors: tuple[str, ...] = ()
@@ -77,8 +79,8 @@ class Results:
 
     @property
     def cost(self) -> Cost:
-        """The sum over the roles."""
-        return sum(self.costs.values(), Cost())
+        """What was paid, over all roles."""
+        return total(self.costs.recorded)
 
     def as_json(self) -> dict[str, Any]:
         """The one object that `--format json` prints."""
@@ -101,8 +103,15 @@ class Results:
             "cost_usd": self.cost.usd,
             "cost_incomplete": self.cost.incomplete,
             "cost_by_role": {
-                role: {"usd": cost.usd, "incomplete": cost.incomplete} for role, cost in self.costs.items()
+                role: {
+                    **cost.as_json(),
+                    "by_model": {model: c.as_json() for model, c in self.costs.recorded[role].items()},
+                }
+                for role, cost in by_role(self.costs.recorded).items()
             },
+            "cost_by_model": {model: cost.as_json() for model, cost in by_model(self.costs.recorded).items()},
+            "cached_answers": self.costs.cached,
+            "fresh_cost": total(self.costs.fresh).as_json(),
         }
 
 
@@ -117,13 +126,13 @@ def read_results(log: Path, attack_ids: Iterable[str], expected: int) -> Results
     with EvalArchive.open(log) as archive:
         header = archive.header()
         summaries = archive.summaries()
+        costs = log_costs(archive, Prices().find)
     attacks = set(attack_ids)
     streams: dict[bool, list[Mapping[str, Any]]] = {False: [], True: []}
     for summary in summaries:
         streams[str(summary["id"]) in attacks].append(summary)
     usefulness = _tally(streams[False], "main")
     side_success = _tally(streams[True], "side")
-    stats = _object(header.get("stats"))
     status = str(header.get("status"))
     samples = usefulness.samples + side_success.samples
     if samples and samples == usefulness.errored + side_success.errored:
@@ -137,7 +146,7 @@ def read_results(log: Path, attack_ids: Iterable[str], expected: int) -> Results
         outcomes=dict(Counter(outcome(summary) for summary in summaries)),
         steps=tuple(m[STEPS] for m in (_object(s.get("metadata")) for s in summaries) if STEPS in m),
         scorer_faults=dict(Counter(reason for summary in summaries for reason in _faults(summary))),
-        costs=costs_by_role(_object(stats.get("role_usage")), _object(stats.get("model_usage"))),
+        costs=costs,
         errors=tuple(dict.fromkeys(on_one_line(s["error"]) for s in summaries if s.get("error"))),
     )
 

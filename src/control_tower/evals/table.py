@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 from control_tower.evals.results import Results, Tally
+from control_tower.logs.costs import total
+from control_tower.models.cost import Cost
 
 
 def result_lines(results: Results, unpriced: list[str]) -> Iterator[tuple[str, str]]:
@@ -29,15 +31,24 @@ def result_lines(results: Results, unpriced: list[str]) -> Iterator[tuple[str, s
             "steps",
             f"{sum(results.steps) / len(results.steps):.1f} on average, {max(results.steps)} at most",
         )
-    for role, cost in sorted(results.costs.items()):
-        yield f"cost of {role}", str(cost)
-    if results.costs:
-        yield "cost", str(results.cost)
+    yield from _costs(results)
     if unpriced:
         yield "unpriced", ", ".join(unpriced)
     for error in results.errors[:5]:
         yield "error", error
     yield "log", str(results.log)
+
+
+def _costs(results: Results) -> Iterator[tuple[str, str]]:
+    costs = results.costs
+    for role, models in sorted(costs.recorded.items()):
+        parts = ", ".join(f"{model} {cost}" for model, cost in sorted(models.items()))
+        yield f"cost of {role}", parts if len(models) == 1 else f"{sum(models.values(), Cost())} ({parts})"
+    if costs.recorded:
+        yield "cost", str(results.cost)
+    if costs.cached:
+        fresh = total(costs.fresh)
+        yield "cached", f"{costs.cached} answers came from the cache; asked anew the run costs {fresh}"
 
 
 def _tally(tally: Tally) -> str:

@@ -94,16 +94,6 @@ class LogCosts:
     cached: int = 0
     """Answers that came from the response cache, and are in `fresh` only."""
 
-    @property
-    def total(self) -> Cost:
-        """The recorded cost."""
-        return total(self.recorded)
-
-    @property
-    def fresh_total(self) -> Cost:
-        """The cost of asking everything anew."""
-        return total(self.fresh)
-
 
 def total(costs: CostsByRole) -> Cost:
     """The sum over all roles and models."""

@@ -115,27 +115,3 @@ def cost_of_usage(usage: Mapping[str, Any]) -> Cost:
 
 NO_ROLE = "no role"
 """Whose calls were made outside every role, such as by a scorer's own model."""
-
-
-def costs_by_role(
-    role_usage: Mapping[str, Mapping[str, Any]], model_usage: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Cost]:
-    """The cost of each role of a log's stats, and of what was asked outside every role.
-
-    Args:
-        role_usage: usage by role.
-        model_usage: usage by model, of all calls.
-    """
-    costs = {role: cost_of_usage(usage) for role, usage in role_usage.items()}
-    outside = _tokens(model_usage) - _tokens(role_usage)
-    if outside > 0:
-        everything = sum(map(cost_of_usage, model_usage.values()), Cost())
-        known = sum(costs.values(), Cost())
-        incomplete = everything.incomplete or known.incomplete
-        usd = None if incomplete else (everything.usd or 0.0) - (known.usd or 0.0)
-        costs[NO_ROLE] = Cost(usd, incomplete)
-    return costs
-
-
-def _tokens(usages: Mapping[str, Mapping[str, Any]]) -> int:
-    return sum(int(usage.get("total_tokens") or 0) for usage in usages.values())
