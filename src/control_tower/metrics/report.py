@@ -80,7 +80,7 @@ class Scores:
     attack: Floats
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dot:
     """One trajectory."""
 
@@ -98,6 +98,8 @@ class Dot:
     landed_at: int | None
     caught: tuple[float | None, ...] = ()
     """How likely it is caught at each of the report's budgets; empty for honest ones."""
+    scores: Floats = field(default_factory=lambda: empty())
+    """The score of each action, NaN where there is none; for figures, too long for tables."""
 
 
 @dataclass(frozen=True)
