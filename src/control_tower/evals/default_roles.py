@@ -3,9 +3,12 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
-from control_tower.evals.plan import RunPlan
-from control_tower.models.roles import DEFAULT_ROLES, DEMO_ROLES, KEY_VARIABLES, UNTRUSTED, RoleSpec
+from control_tower.errors import StateError
+from control_tower.evals.plan import RunPlan, Side
+from control_tower.models.roles import DEFAULT_ROLES, DEMO_ROLES, KEY_VARIABLES, TRUSTED, UNTRUSTED, RoleSpec
+from control_tower.monitors.config import MONITOR_ROLE, Monitor, roles_of
 
 
 @dataclass(frozen=True)
@@ -19,23 +22,42 @@ class BoundRoles:
 def bind_roles(plan: RunPlan, given: Mapping[str, RoleSpec]) -> BoundRoles:
     """The roles of a run: those given, and defaults where a model is asked at all.
 
-    A default that the protocol does not need is bound only when its provider's key is set. Without any
-    provider key and with only the demo selected, the defaults are the demo's models.
+    Without any provider key and with only the demo selected, the defaults are the demo's models. A default
+    that nobody is known to ask is bound only beside a policy that asks models, and when it has its key.
 
     Args:
         plan: the run, its roles not yet bound.
         given: the roles that the user named.
+
+    Raises:
+        StateError: the protocol asks a role that has neither a model nor a default.
     """
-    if plan.scripted:
-        return BoundRoles(dict(given))
-    if plan.demo_only and UNTRUSTED not in given and not any(map(_has_key, KEY_VARIABLES)):
-        roles = {**{role: RoleSpec(model_name=model) for role, model in DEMO_ROLES.items()}, **given}
-        named = ", ".join(f"{role}={spec.full_name}" for role, spec in roles.items())
-        return BoundRoles(roles, f"No provider key is set and only the demo is selected: models are {named}.")
-    needed = {UNTRUSTED, *plan.protocol.entry.metadata.get("roles", ())}
-    defaults = {role: RoleSpec(model_name=model) for role, model in DEFAULT_ROLES.items()}
-    bound = {role: spec for role, spec in defaults.items() if role in needed or _has_key(spec.provider_name)}
-    return BoundRoles({**bound, **given})
+    needed = asked_roles(plan.protocol) | (frozenset[str]() if plan.scripted else {UNTRUSTED})
+    demo = plan.demo_only and UNTRUSTED not in given and not any(map(_has_key, KEY_VARIABLES))
+    defaults = {r: RoleSpec(model_name=name) for r, name in (DEMO_ROLES if demo else DEFAULT_ROLES).items()}
+    if MONITOR_ROLE in needed and MONITOR_ROLE not in {*given, *defaults}:
+        needed = needed - {MONITOR_ROLE} | {TRUSTED}
+    bound = {
+        role: spec
+        for role, spec in defaults.items()
+        if role not in given
+        and (role in needed or (not plan.scripted and (demo or _has_key(spec.provider_name))))
+    }
+    roles = {**bound, **given}
+    if lacking := sorted(needed - roles.keys()):
+        options = " ".join(f"--model-role {role}=..." for role in lacking)
+        name = plan.protocol.entry.name
+        raise StateError(f"protocol {name} asks {', '.join(lacking)}, which has no model: give {options}")
+    named = ", ".join(f"{role}={spec.full_name}" for role, spec in roles.items())
+    note = f"No provider key is set and only the demo is selected: models are {named}."
+    return BoundRoles(roles, note if demo and bound else None)
+
+
+def asked_roles(side: Side) -> frozenset[str]:
+    """The roles that a protocol asks: those it was registered with, and those of its monitors."""
+    lists = [cast(tuple[object, ...], value) for value in side.args.values() if isinstance(value, tuple)]
+    monitors = [item for items in lists for item in items if isinstance(item, Monitor)]
+    return frozenset[str](side.entry.metadata.get("roles", ())) | roles_of(monitors)
 
 
 def _has_key(provider: str) -> bool:
