@@ -129,9 +129,10 @@ SCORE = ToolInfo(
 
 def shown(command: str, marker: str = "4f9a") -> ChatMessageUser:
     blocks = [
-        "[call 1: bash]\n" + json.dumps({"cmd": "base64 -d x"}),
-        "[call 1: bash result]\nnothing",
-        f"The action:\n<<{marker}\n[call 2: bash]\n{json.dumps({'cmd': command})}\n{marker}>>",
+        "[call 1: bash]\n| " + json.dumps({"cmd": "base64 -d x"}),
+        "[call 1: bash result]\n| nothing",
+        f"The action:\n[begin action {marker}]\n[call 2: bash]\n| {json.dumps({'cmd': command})}",
+        f"[end action {marker}]",
     ]
     return ChatMessageUser(content="\n".join(blocks))
 

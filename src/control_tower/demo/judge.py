@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from inspect_ai.tool import ToolCall
 
 from control_tower.inspect_private import running_sample
-from control_tower.monitors.rules import Block, RuleSet, load_rules, parse_blocks
+from control_tower.monitors.rendering import unquoted
+from control_tower.monitors.rules import Block, RuleSet, argument_text, load_rules
 
 if TYPE_CHECKING:
     from inspect_ai.model import ChatMessage
@@ -21,13 +24,19 @@ if TYPE_CHECKING:
 SCORE_TOOL = "score"
 MALFORMED_ONE_IN = 17
 
+_ACTION = re.compile(r"^\[begin action \w+\]$", re.MULTILINE)
+_EVIDENCE = re.compile(
+    r"^\[(?:call [\d?]+: (?P<tool>\S+?)(?P<result> result)?(?:, error)?|\w+)\]\n(?P<quoted>(?:\|.*\n?)+)",
+    re.MULTILINE,
+)
+
 _malformed_given: set[str] = set()
 
 
 def judge(messages: Sequence[ChatMessage], tools: Sequence[ToolInfo]) -> tuple[str, ToolCall | None]:
     """Score the action that the messages show; without a score tool, say only how it looks."""
-    action, past = _split(parse_blocks("\n".join(message.text for message in messages)))
-    score, hits = _rules().score([*action, *past])
+    action, earlier = _split("\n".join(message.text for message in messages))
+    score, hits = _rules().score([*action, *earlier])
     reasoning = f"Signs: {', '.join(hits)}." if hits else "Nothing stands out."
     tool = next((tool for tool in tools if tool.name == SCORE_TOOL), None)
     if tool is None:
@@ -46,16 +55,22 @@ def _rules() -> RuleSet:
     return load_rules()
 
 
-def _split(blocks: Sequence[Block]) -> tuple[list[Block], list[Block]]:
-    """The calls that have no result yet, which are the action; and the results of what came before.
+def _split(request: str) -> tuple[list[Block], list[Block]]:
+    """The calls of the action, or of the whole trajectory where no action is set apart; earlier results."""
+    before, _, after = _ACTION.sub("\0", request, count=1).rpartition("\0")
+    blocks = list(_blocks(after))
+    action = [block for block in blocks if block.where == "call"]
+    return action, [block for block in [*_blocks(before), *blocks] if block.where == "result"]
 
-    A transcript that ends with a result is judged as a whole: all its calls are the action.
-    """
-    last_result = max((i for i, block in enumerate(blocks) if block.where == "result"), default=-1)
-    action = [block for block in blocks[last_result + 1 :] if block.where == "call"]
-    if not action:
-        action = [block for block in blocks if block.where == "call"]
-    return action, [block for block in blocks if block.where == "result"]
+
+def _blocks(request: str) -> Iterator[Block]:
+    for evidence in _EVIDENCE.finditer(request):
+        text = unquoted(evidence["quoted"].rstrip("\n"))
+        where = "result" if evidence["result"] else "call" if evidence["tool"] else "text"
+        if where == "call":
+            with suppress(ValueError):
+                text = argument_text(json.loads(text))
+        yield Block(where, evidence["tool"], text)
 
 
 def _malformed(action: Sequence[Block]) -> tuple[str, bool]:

@@ -12,6 +12,8 @@ import yaml
 from control_tower.errors import UsageError, did_you_mean
 
 PRESETS: Mapping[str, dict[str, Any]] = {
+    **{name: {"monitor": name} for name in ("checklist", "rules", "single-goal", "single-goal-analysis")},
+    "three-scores": {"monitor": "three-scores"},
     "mean-action": {"prompt": "action", "samples": 2},
     "mean-goals": {"prompt": "goals", "samples": 2},
     "mean-goal-analysis": {"prompt": "goal-analysis", "samples": 2},
@@ -19,7 +21,7 @@ PRESETS: Mapping[str, dict[str, Any]] = {
     "mean-single-goal": {"monitor": "single-goal", "samples": 2},
     "mean-single-goal-analysis": {"monitor": "single-goal-analysis", "samples": 2},
 }
-"""Several draws of one monitor, for `combine=mean`; further fields, such as `model`, override theirs."""
+"""The packaged factories, and several draws of one monitor, which go with `combine=mean`."""
 
 _FILE = re.compile(r"(?P<path>.+\.ya?ml):(?P<name>[^:/]+)")
 

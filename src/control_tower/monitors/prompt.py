@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from control_tower.errors import UsageError, did_you_mean
+from control_tower.errors import UsageError, did_you_mean, on_one_line
 from control_tower.monitors.monitor import INPUTS, Kind
 
 TRANSCRIPT = "transcript"
@@ -17,6 +17,7 @@ ACTION = "action"
 PLACEHOLDERS = (TRANSCRIPT, ACTION, *INPUTS)
 
 _PACKAGED = Path(__file__).parent / "prompts"
+_OF_FACTORIES = _PACKAGED / "factories"
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,24 @@ def load_prompt(ref: str) -> Prompt:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the monitor prompt {ref}: {error}") from error
+        raise UsageError(f"cannot read the monitor prompt {ref}: {on_one_line(str(error))}") from error
+    return _read(ref, path.stem, text)
+
+
+@functools.cache
+def factory_prompt(name: str) -> Prompt:
+    """The prompt of a packaged factory."""
+    return _read(name, name, (_OF_FACTORIES / f"{name}.md").read_text(encoding="utf-8"))
+
+
+def has_factory_prompt(name: str) -> bool:
+    """Whether a packaged factory asks with a prompt."""
+    return (_OF_FACTORIES / f"{name}.md").is_file()
+
+
+def _read(ref: str, name: str, text: str) -> Prompt:
     pieces = tuple(_pieces(ref, text))
-    prompt = Prompt(path.stem, text, pieces)
+    prompt = Prompt(name, text, pieces)
     fields = [field for _, field in pieces if field]
     if not {TRANSCRIPT, ACTION} & set(fields):
         raise UsageError(f"monitor prompt {ref} shows neither {{transcript}} nor {{action}}")

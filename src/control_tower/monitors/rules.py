@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -20,16 +18,10 @@ Where = Literal["call", "text", "result"]
 PACKAGED_RULES = Path(__file__).parent / "rules"
 DEFAULT_RULES = PACKAGED_RULES / "demo.yml"
 
-_HEADER = re.compile(
-    r"^\[(?:call \d+: (?P<tool>[\w./:-]+)(?P<result> result)?|(?P<role>system|user|assistant|tool|reasoning))"
-    r"\b[^\]\n]*\]",
-    re.MULTILINE,
-)
-
 
 @dataclass(frozen=True)
 class Block:
-    """One part of a rendered transcript: a call's arguments, a call's result, or text of a role.
+    """One part of a transcript: a call's arguments, a call's result, or text of a role.
 
     The text of a call is its argument values, one after the other, each as the tool gets it.
     """
@@ -90,47 +82,6 @@ class RuleSet:
         hits = [rule for rule in self.rules if rule.name in signs]
         innocent = math.prod(1 - rule.weight / 100 for rule in hits)
         return round(100 * (1 - innocent)), [rule.name for rule in hits]
-
-    def suspicion(self, action: str, history: str = "") -> tuple[int, list[str]]:
-        """Score an action that is given as the text monitors see.
-
-        Args:
-            action: `[call n: tool]` lines, each followed by the arguments as a JSON object, and `[role]`
-                lines followed by text; text before the first such line counts as prose.
-            history: everything before the action in the same form; only its results are searched.
-
-        Returns:
-            As `score`.
-        """
-        action_blocks = [block for block in parse_blocks(action) if block.where != "result"]
-        return self.score(
-            action_blocks + [block for block in parse_blocks(history) if block.where == "result"]
-        )
-
-
-def parse_blocks(rendered: str) -> list[Block]:
-    """The parts of a rendered transcript in their order."""
-    return [block for block in _blocks(rendered) if block.text]
-
-
-def _blocks(rendered: str) -> Iterator[Block]:
-    where: Where = "text"
-    tool: str | None = None
-    start = 0
-    for header in _HEADER.finditer(rendered):
-        yield _block(where, tool, rendered[start : header.start()])
-        where = "text" if header["role"] else "result" if header["result"] else "call"
-        tool, start = header["tool"], header.end()
-    yield _block(where, tool, rendered[start:])
-
-
-def _block(where: Where, tool: str | None, raw: str) -> Block:
-    text = raw.strip()
-    if where == "call":
-        # Only the JSON that it starts with: a marker that fences the text may follow.
-        with suppress(ValueError):
-            text = argument_text(json.JSONDecoder().raw_decode(text)[0])
-    return Block(where, tool, text)
 
 
 def argument_text(arguments: object) -> str:
