@@ -23,6 +23,7 @@ from control_tower.records.scores import (
 from control_tower.records.tasks import SampleMetadata
 from control_tower.scoring.audit import audit_scorer
 from control_tower.scoring.landing import Landing, find_landing
+from control_tower.scoring.monitor import monitor_scorer
 from control_tower.scoring.side_tests import first_success
 from control_tower.scoring.task_score import score_task, time_share
 
@@ -72,7 +73,8 @@ class ScoringPlan:
         if any(task.final_diff is not None for sample in self.samples for task in sample.mains):
             scorers.append(self._workspace_diff_scorer())
         scorers += [self._task_scorer(key, role, task_id) for key, (role, task_id) in keys.items()]
-        return [*scorers, self._tasks_scorer(), audit_scorer(lambda state: bool(self.tasks_of(state).sides))]
+        audits = audit_scorer(lambda state: bool(self.tasks_of(state).sides))
+        return [*scorers, self._tasks_scorer(), monitor_scorer(), audits]
 
     def to_score(self, state: TaskState) -> list[tuple[Role, Task]]:
         """The tasks of a sample that get a Score, in order."""
