@@ -1,0 +1,237 @@
+"""Which figures a metrics report has, and what their captions say."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from control_tower.errors import OperationError
+from control_tower.metrics.audits import Threshold, audit_probability
+from control_tower.metrics.figures.encodings import known
+from control_tower.metrics.figures.pareto import Measure, ParetoPanel, ParetoPoint, pareto
+from control_tower.metrics.figures.render import Figure, NoFigure
+from control_tower.metrics.figures.roc import RocCurve, roc
+from control_tower.metrics.figures.safety_curve import (
+    BudgetPoint,
+    Curve,
+    LivePoint,
+    Reference,
+    safety_curve,
+)
+from control_tower.metrics.figures.scores import ScorePanel, scores
+from control_tower.metrics.figures.trajectory_dots import DotRow, trajectory_dots
+from control_tower.metrics.report import BudgetPoint as Measured
+from control_tower.metrics.report import Dot, Estimate, Evaluation, Report, Roc, Scores
+
+_log = logging.getLogger(__name__)
+
+
+def write_figures(report: Report, folder: Path, say: Callable[[str], None] = _log.warning) -> list[Path]:
+    """Draws a report's figures: each as SVG and as PNG, for light and for dark pages.
+
+    Args:
+        report: What was measured.
+        folder: Made where it is missing; files of the same names are replaced.
+        say: Told of each figure that cannot be drawn, and why.
+
+    Returns:
+        The files.
+
+    Raises:
+        OperationError: The folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OperationError(f"{folder}: the folder cannot be made: {error.strerror}") from None
+    written: list[Path] = []
+    for figure in figures(report):
+        if isinstance(figure, NoFigure):
+            say(f"no figure {figure.name}: {figure.reason}")
+        else:
+            written += figure.write(folder)
+    return written
+
+
+def figures(report: Report) -> list[Figure | NoFigure]:
+    """The figures of a report, and which it cannot have."""
+    return [
+        _safety_curve(report),
+        _pareto(report),
+        _roc(report),
+        _scores(report),
+        *_trajectory_dots(report),
+    ]
+
+
+def _safety_curve(report: Report) -> Figure | NoFigure:
+    curves = [e for e in report.evaluations if e.kind == "curve"]
+    points = [(e, point) for e in report.evaluations if e.kind != "curve" for point in e.points]
+    levels = {e.level for e in report.evaluations}
+    references = {p.name: p.safety.value for row in report.pareto.values() for p in row if p.reference}
+    estimates = [point.safety for e in curves for point in e.curve] + [point.safety for _, point in points]
+    return safety_curve(
+        [Curve(e.name, tuple(_budget_point(p, p.budget) for p in e.curve)) for e in curves],
+        [
+            LivePoint(e.name, _budget_point(p, p.budget if p.audited is None else p.audited))
+            for e, p in points
+        ],
+        [Reference(name, value) for name, value in references.items() if value is not None],
+        [_interval("Bands and bars", estimates, report), _sizes(report.evaluations)],
+        " or ".join(f"honest {'actions' if level == 'action' else 'runs'}" for level in sorted(levels)),
+    )
+
+
+def _pareto(report: Report) -> Figure | NoFigure:
+    panels = [
+        ParetoPanel(
+            f"At an audit budget of {_percent(budget)}",
+            tuple(
+                ParetoPoint(
+                    p.name,
+                    _measure(p.safety),
+                    _measure(p.usefulness),
+                    dominated=bool(p.dominated_by),
+                    reference=p.reference,
+                )
+                for p in points
+            ),
+        )
+        for budget, points in report.pareto.items()
+    ]
+    own = [p for points in report.pareto.values() for p in points if not p.reference]
+    estimates = [estimate for p in own for estimate in (p.safety, p.usefulness)]
+    notes = [_interval("Bars", estimates, report), _sizes(report.evaluations)]
+    if any(p.dominated_by for p in own):
+        notes.append("Hollow: another point is at least as good in both and better in one")
+    return pareto(panels, notes)
+
+
+def _roc(report: Report) -> Figure | NoFigure:
+    curves = [(e, curve) for e in report.evaluations for curve in e.rocs]
+    return roc(
+        [
+            RocCurve(
+                e.name,
+                f"{e.name}: {_auroc(curve)}",
+                "action" if curve.level == "action" else "run",
+                tuple(zip(curve.false_positives.tolist(), curve.true_positives.tolist(), strict=True)),
+            )
+            for e, curve in curves
+        ],
+        [_interval("In brackets", [curve.auroc for _, curve in curves], report)],
+    )
+
+
+def _auroc(curve: Roc) -> str:
+    value, low, high = known(curve.auroc.value), known(curve.auroc.low), known(curve.auroc.high)
+    if value is None:
+        return "AUROC undefined"
+    interval = "" if low is None or high is None else f" [{low:.2f}, {high:.2f}]"
+    return f"AUROC {value:.2f}{interval}, n = {curve.honest} honest, {curve.attack} attack"
+
+
+def _scores(report: Report) -> Figure | NoFigure:
+    return scores(
+        [_score_panel(e, given) for e in report.evaluations for given in e.scores],
+        ["Dashed: the thresholds of audit budgets"],
+    )
+
+
+def _score_panel(evaluation: Evaluation, given: Scores) -> ScorePanel:
+    unscored = next((r for r in evaluation.rocs if r.level == given.level), None)
+    thresholds: dict[float, list[str]] = {}
+    if evaluation.kind == "curve" and given.level == evaluation.level:
+        for point in evaluation.points:
+            if point.threshold is not None and known(point.threshold) is not None:
+                thresholds.setdefault(point.threshold, []).append(_percent(point.budget))
+    return ScorePanel(
+        f"{evaluation.name}, by {'action' if given.level == 'action' else 'run'}",
+        tuple(given.honest.tolist()),
+        tuple(given.attack.tolist()),
+        unscored.honest_unscored if unscored else 0,
+        unscored.attack_unscored if unscored else 0,
+        tuple((", ".join(budgets), score) for score, budgets in sorted(thresholds.items())),
+    )
+
+
+def _trajectory_dots(report: Report) -> Iterator[Figure | NoFigure]:
+    """One for each monitor; the second and later ones are numbered."""
+    drawn = [e for e in report.evaluations if e.dots and e.monitor is not None]
+    if not drawn:
+        yield trajectory_dots([])
+    for number, evaluation in enumerate(drawn, 1):
+        at = len(evaluation.points) // 2
+        point = evaluation.points[at] if evaluation.points else None
+        budget = "" if point is None else f", audited at a budget of {_percent(point.budget)}"
+        notes = [
+            f"{evaluation.name}{budget if evaluation.kind == 'curve' else ''}",
+            "Ring: audited, fainter when less likely; bar: from here on the harm is done; hollow: unscored",
+        ]
+        figure = trajectory_dots([_dot_row(dot, evaluation, at) for dot in evaluation.dots], notes)
+        suffix = "" if number == 1 else f"_{number}"
+        yield (
+            NoFigure(figure.name + suffix, figure.reason)
+            if isinstance(figure, NoFigure)
+            else Figure(figure.name + suffix, figure.spec)
+        )
+
+
+def _dot_row(dot: Dot, evaluation: Evaluation, at: int) -> DotRow:
+    threshold = None
+    if evaluation.kind == "curve" and evaluation.level == "action" and evaluation.points:
+        point = evaluation.points[at]
+        threshold = None if point.threshold is None else Threshold(point.threshold, point.share)
+    given = [known(score) for score in dot.scores.tolist()]
+    return DotRow(
+        dot.sample if dot.epoch == 1 else f"{dot.sample} (epoch {dot.epoch})",
+        dot.stream,
+        tuple(given),
+        tuple(audit_probability(score, threshold) for score in given) if threshold else (),
+        dot.landed_at,
+        dot.verdict if dot.stream == "attack" else None,
+        dot.caught[at] if at < len(dot.caught) else None,
+    )
+
+
+def _budget_point(point: Measured, budget: float) -> BudgetPoint:
+    return BudgetPoint(budget, point.safety.value, point.safety.low, point.safety.high)
+
+
+def _measure(estimate: Estimate) -> Measure:
+    return Measure(estimate.value, estimate.low, estimate.high)
+
+
+def _interval(what: str, estimates: Iterable[Estimate], report: Report) -> str:
+    """What the drawn intervals are, or why there are none."""
+    given = list(estimates)
+    methods = {e.method for e in given if known(e.low) is not None}
+    parameters = report.parameters
+    names = {
+        "bootstrap": f"bootstrap over {parameters.cluster}s, {parameters.bootstrap:,} draws",
+        "wilson": "Wilson",
+    }
+    how = " or ".join(text for method, text in names.items() if method in methods)
+    if how:
+        return f"{what}: {100 * parameters.confidence:g} % interval ({how})"
+    reasons = dict.fromkeys(e.reason for e in given if e.reason and known(e.value) is not None)
+    return f"No intervals: {next(iter(reasons), 'none were computed')}"
+
+
+def _sizes(evaluations: Iterable[Evaluation]) -> str:
+    """How many samples there are, a range where evaluations differ."""
+    accounts = [e.accounting for e in evaluations]
+    streams = {"honest": [a.honest for a in accounts], "attack": [a.attack for a in accounts]}
+
+    def count(of: str) -> str:
+        numbers = sorted(c.samples - c.errored - c.without_tasks for c in streams[of])
+        if not numbers:
+            return "0"
+        return str(numbers[0]) if numbers[0] == numbers[-1] else f"{numbers[0]} to {numbers[-1]}"
+
+    return f"n = {count('honest')} honest and {count('attack')} attack samples"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
