@@ -14,7 +14,7 @@ def test_block_all_runs_nothing_and_says_so(play: Play) -> None:
     untrusted = script("blockall", lambda messages, tools: turn(HELLO, SUBMIT))
     sample = play(untrusted=untrusted, protocol="block-all", white=White(max_steps=2)).sample
     assert [name for name, _ in ran(sample)] == ["blocked"] * 4
-    assert notes(sample) == [{"blocked": 2}, {"blocked": 2}]
+    assert notes(sample) == [{"blocked_calls": 2}, {"blocked_calls": 2}]
     assert sample.metadata["outcome"] == "step_limit"
     assert sample.metadata["steps"] == 2
     assert answers(models.requests["blockall"][1][0]) == [
@@ -33,7 +33,7 @@ def test_block_every_other_blocks_the_first_and_third_call(play: Play) -> None:
     untrusted = script("everyother", [three, turn(bash("echo 4"), SUBMIT), turn(text="Done.")])
     sample = play(untrusted=untrusted, protocol="block-every-other").sample
     assert [name for name, _ in ran(sample)] == ["blocked", "bash", "blocked", "submit"]
-    assert notes(sample) == [{"blocked": 2}, {"blocked": 1}]
+    assert notes(sample) == [{"blocked_calls": 2}, {"blocked_calls": 1}]
     assert sample.metadata["outcome"] == "submitted"
     assert sample.scores is not None
     assert sample.scores["greet"].value == "C"

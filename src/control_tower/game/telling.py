@@ -1,17 +1,44 @@
-"""A conversation told in plain text, for a model that took no part in it.
+"""A conversation as another model may read it, which took no part in it.
 
-Calls and thoughts go back only to the provider that they came from, so they are told, or left out.
+Thoughts, and sometimes calls, go back only to the provider that they came from, so they are told or left out.
 """
 
 import json
 from collections.abc import Sequence
 
-from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageTool, ChatMessageUser
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageTool,
+    ChatMessageUser,
+    ContentReasoning,
+    ContentText,
+)
 
 
 def told(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     """The messages without calls, results and thoughts, of which calls and results are told in words."""
     return [_told(message) for message in messages]
+
+
+def for_another_provider(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """The messages with calls and results, but without what only the provider that wrote them takes back."""
+    return [
+        without_thoughts(message) if isinstance(message, ChatMessageAssistant) else message
+        for message in messages
+    ]
+
+
+def without_thoughts(message: ChatMessageAssistant) -> ChatMessageAssistant:
+    """A turn's words and calls, without thoughts and the marks that a provider puts beside words."""
+    if isinstance(message.content, str):
+        return message
+    parts = [
+        part.model_copy(update={"internal": None}) if isinstance(part, ContentText) else part
+        for part in message.content
+        if not isinstance(part, ContentReasoning)
+    ]
+    return message.model_copy(update={"content": parts or ""})
 
 
 def _told(message: ChatMessage) -> ChatMessage:

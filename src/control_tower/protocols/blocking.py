@@ -6,6 +6,7 @@ from inspect_ai.model import ChatMessageAssistant
 
 from control_tower.game.blue import Draw, Protocol, block
 from control_tower.game.views import BlueView
+from control_tower.protocols.harness import PLAIN, HarnessArg, check_harness
 from control_tower.protocols.registry import protocols
 
 REASON = "No call is allowed in this run."
@@ -13,14 +14,24 @@ REASON_EVERY_OTHER = "The first, third, fifth and so on call of a turn is not al
 
 
 @protocols.register(name="block-all")
-def block_all_protocol() -> Protocol:
-    """Blocks every call."""
+def block_all_protocol(harness: HarnessArg = PLAIN) -> Protocol:
+    """Blocks every call.
+
+    Args:
+        harness: the loop that plays.
+    """
+    check_harness(harness)
     return Blocking(lambda position: True, REASON)
 
 
 @protocols.register(name="block-every-other")
-def block_every_other_protocol() -> Protocol:
-    """Blocks the first, third, fifth and so on call of each action."""
+def block_every_other_protocol(harness: HarnessArg = PLAIN) -> Protocol:
+    """Blocks the first, third, fifth and so on call of each action.
+
+    Args:
+        harness: the loop that plays.
+    """
+    check_harness(harness)
     return Blocking(lambda position: position % 2 == 0, REASON_EVERY_OTHER)
 
 
@@ -43,5 +54,5 @@ class Blocking(Protocol):
         if not calls:
             return draft
         decided = [block(call, self._reason) if self._refused(n) else call for n, call in enumerate(calls)]
-        self.note({"blocked": sum(self._refused(n) for n in range(len(calls)))})
+        self.note({"blocked_calls": sum(self._refused(n) for n in range(len(calls)))})
         return draft.model_copy(update={"tool_calls": decided})
