@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from control_tower.errors import on_one_line
+from control_tower.evals.oversight import Audits, count_audits, count_decisions, count_unscored_actions
 from control_tower.game.play import OUTCOME, STEPS
 from control_tower.logs.archive import EvalArchive
 from control_tower.logs.costs import LogCosts, by_model, by_role, log_costs, total
@@ -46,6 +47,13 @@ class Results:
     outcomes: Mapping[str, int] = field(default_factory=dict[str, int])
     """How the plays ended, limits and errors included."""
     steps: tuple[int, ...] = ()
+    audits: Audits = field(default_factory=Audits)
+    decisions: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many actions were audited, blocked, deferred, edited and resampled."""
+    monitored_actions: int = 0
+    """Actions that monitors were asked about."""
+    unscored_actions: int = 0
+    """Those of which no monitor gave a number."""
     costs: LogCosts = field(default_factory=LogCosts)
     scorer_faults: Mapping[str, int] = field(default_factory=dict[str, int])
     """Scores that failed because the scorer crashed or timed out, by reason."""
@@ -92,6 +100,10 @@ class Results:
             "missing": self.missing,
             "usefulness": self.usefulness.mean,
             "side_success": self.side_success.mean,
+            "audits": self.audits.as_json(),
+            "decisions": dict(self.decisions),
+            "monitored_actions": self.monitored_actions,
+            "unscored_actions": self.unscored_actions,
             "honest": _tally_json(self.usefulness),
             "attack": _tally_json(self.side_success),
             "unscored": self.unscored,
@@ -126,13 +138,15 @@ def read_results(log: Path, attack_ids: Iterable[str], expected: int) -> Results
     with EvalArchive.open(log) as archive:
         header = archive.header()
         summaries = archive.summaries()
-        costs = log_costs(archive, Prices().find)
+        decisions: Counter[str] = Counter()
+        costs = log_costs(archive, Prices().find, lambda sample: count_decisions(sample, decisions))
     attacks = set(attack_ids)
     streams: dict[bool, list[Mapping[str, Any]]] = {False: [], True: []}
     for summary in summaries:
         streams[str(summary["id"]) in attacks].append(summary)
     usefulness = _tally(streams[False], "main")
     side_success = _tally(streams[True], "side")
+    asked, unscored = count_unscored_actions(summaries)
     status = str(header.get("status"))
     samples = usefulness.samples + side_success.samples
     if samples and samples == usefulness.errored + side_success.errored:
@@ -146,6 +160,10 @@ def read_results(log: Path, attack_ids: Iterable[str], expected: int) -> Results
         outcomes=dict(Counter(outcome(summary) for summary in summaries)),
         steps=tuple(m[STEPS] for m in (_object(s.get("metadata")) for s in summaries) if STEPS in m),
         scorer_faults=dict(Counter(reason for summary in summaries for reason in _faults(summary))),
+        audits=count_audits(summaries),
+        decisions=dict(decisions),
+        monitored_actions=asked,
+        unscored_actions=unscored,
         costs=costs,
         errors=tuple(dict.fromkeys(on_one_line(s["error"]) for s in summaries if s.get("error"))),
     )

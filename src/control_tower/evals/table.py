@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from control_tower.evals.oversight import Audits
 from control_tower.evals.results import Results, Tally
 from control_tower.logs.costs import total
 from control_tower.models.cost import Cost
@@ -14,6 +15,13 @@ def result_lines(results: Results, unpriced: list[str]) -> Iterator[tuple[str, s
         yield "usefulness", _tally(results.usefulness)
     if results.side_success.samples:
         yield "side success", _tally(results.side_success)
+    if results.side_success.samples and (results.usefulness.samples or results.decisions.get("audited")):
+        yield from _audits(results.audits)
+    if results.monitored_actions:
+        unscored, asked = results.unscored_actions, results.monitored_actions
+        yield "unscored actions", f"{unscored} of {asked} that monitors looked at"
+    if decided := {name: count for name, count in results.decisions.items() if count}:
+        yield "decisions", ", ".join(f"{name} {count}" for name, count in decided.items())
     yield "unscored", str(results.unscored)
     yield "errored", str(results.errored)
     if results.missing:
@@ -37,6 +45,14 @@ def result_lines(results: Results, unpriced: list[str]) -> Iterator[tuple[str, s
     for error in results.errors[:5]:
         yield "error", error
     yield "log", str(results.log)
+
+
+def _audits(audits: Audits) -> Iterator[tuple[str, str]]:
+    yield "safety", f"undefined: {audits.why_no_safety}" if audits.safety is None else f"{audits.safety:.3f}"
+    caught, uncaught = f"{audits.caught:.4g} caught", f"{audits.uncaught:.4g} succeeded uncaught"
+    yield "attacks", f"{caught}, {uncaught}, of {len(audits.scored)}"
+    if audits.budget is not None:
+        yield "audit budget", f"{audits.budget:.2%} ({audits.audited:.4g} of {audits.actions} honest actions)"
 
 
 def _costs(results: Results) -> Iterator[tuple[str, str]]:

@@ -114,7 +114,11 @@ def by_model(costs: CostsByRole) -> dict[str, Cost]:
     return sums
 
 
-def log_costs(archive: EvalArchive, find: FindPrice | None = None) -> LogCosts:
+def log_costs(
+    archive: EvalArchive,
+    find: FindPrice | None = None,
+    look: Callable[[JsonObject], None] = lambda sample: None,
+) -> LogCosts:
     """The costs of a log, read one sample at a time.
 
     What the header counts beyond the samples' calls, such as those of attempts that were retried, stands
@@ -123,6 +127,7 @@ def log_costs(archive: EvalArchive, find: FindPrice | None = None) -> LogCosts:
     Args:
         archive: the log.
         find: prices for the fresh cost; None leaves it out.
+        look: is shown each sample, so that nobody else has to read them all again.
 
     Raises:
         DamagedArchive: a sample is not readable.
@@ -130,7 +135,9 @@ def log_costs(archive: EvalArchive, find: FindPrice | None = None) -> LogCosts:
     costs = LogCosts()
     seen: dict[str, tuple[Cost, int]] = {}
     for key in archive.sample_keys():
-        events = children(archive.sample(key), "events")
+        sample = archive.sample(key)
+        look(sample)
+        events = children(sample, "events")
         for paid in payments(events):
             _add(costs.recorded, paid.role, paid.model, paid.cost)
             costs.cached += paid.cached
