@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from control_tower.errors import StateError
 from tests.providers.conftest import CHAT, MESSAGES, RESPONSES, SUBMIT, Play, bash, role
 from tests.support.provider_records import Answer, Tokens
-from tests.support.provider_stub import ProviderStub
+from tests.support.provider_stub import OPENAI_KEY, ProviderStub
 
 HELLO = bash("echo hello > greeting.txt")
 MARK = bash("echo mark > marked.txt")
@@ -95,3 +96,42 @@ def test_a_price_of_zero_is_a_price(
     stub.script(CHAT, [Answer("", [HELLO]), Answer("", [SUBMIT])])
     shown = play(CHAT).results.as_json()
     assert (shown["cost_usd"], shown["cost_incomplete"]) == (0, False)
+
+
+def test_a_long_prompt_is_paid_at_the_rates_of_its_tier(play: Play, stub: ProviderStub) -> None:
+    luna = "openai/gpt-6-luna"
+    # 272,000 tokens in all are the last of the first tier; one more costs twice, and its output half more.
+    at, over = Tokens(uncached=270_000, cached=2_000, output=1_000), Tokens(uncached=270_001, cached=2_000)
+    stub.script(luna, [Answer("", [HELLO], tokens=at), Answer("", [SUBMIT], tokens=over)])
+    played = play(luna)
+    first = price(luna, at)
+    second = (270_001 * 0.2 + 2_000 * 0.02 + over.output * 0.75) / 1_000_000
+    assert played.results.cost.usd == pytest.approx(first + second, rel=1e-9)
+    assert played.log.stats.role_usage["hidden_untrusted"].total_cost == pytest.approx(
+        first + second, rel=1e-9
+    )
+
+
+def test_a_cost_limit_needs_a_price_for_every_model(play: Play, stub: ProviderStub) -> None:
+    del stub
+    with pytest.raises(StateError, match="needs the price of openai/no-such-model"):
+        play("openai/no-such-model", eval_args={"cost_limit": 1.0})
+
+
+def test_openrouter_is_asked_with_our_preferences_and_priced(
+    play: Play, stub: ProviderStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENROUTER_BASE_URL", f"{stub.address}/v1")
+    monkeypatch.setenv("OPENROUTER_API_KEY", OPENAI_KEY)
+    monkeypatch.setenv("USE_OPENROUTER", "1")
+    tokens = Tokens(uncached=1_000, cached=200, output=100)
+    stub.script("claude-haiku-4.5", [Answer("", [HELLO], tokens=tokens), Answer("", [SUBMIT], tokens=tokens)])
+    played = play("haiku")
+    asked = stub.requests[0].body
+    assert asked["model"] == "anthropic/claude-haiku-4.5"
+    assert (asked["provider"]["only"], asked["provider"]["allow_fallbacks"]) == (["anthropic"], False)
+    assert asked["provider"]["data_collection"] == "deny"
+    name = "openrouter/anthropic/claude-haiku-4.5"
+    assert list(played.results.as_json()["cost_by_model"]) == [name]
+    assert played.results.cost.usd == pytest.approx(2 * price(MESSAGES, tokens), rel=1e-9)
+    assert played.results.cost.incomplete is False

@@ -98,7 +98,7 @@ class ProviderStub:
         if complaint := _bad_unicode(request.body) or _complaint(request):
             self.faults.append(complaint)
             return Failure(400, complaint)
-        steps = self._steps.get(request.model)
+        steps = self._steps.get(request.model.rpartition("/")[2])
         step = next(steps, None) if steps else None
         if step is None:
             self.faults.append(f"no answer is scripted for {request.model}")

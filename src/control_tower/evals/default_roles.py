@@ -7,7 +7,15 @@ from typing import cast
 
 from control_tower.errors import StateError
 from control_tower.evals.plan import RunPlan, Side
-from control_tower.models.roles import DEFAULT_ROLES, DEMO_ROLES, KEY_VARIABLES, TRUSTED, UNTRUSTED, RoleSpec
+from control_tower.models.roles import (
+    DEFAULT_ROLES,
+    DEMO_ROLES,
+    KEY_VARIABLES,
+    TRUSTED,
+    UNTRUSTED,
+    RoleSpec,
+    unpinned,
+)
 from control_tower.monitors.config import MONITOR_ROLE, Monitor, roles_of
 
 
@@ -49,8 +57,17 @@ def bind_roles(plan: RunPlan, given: Mapping[str, RoleSpec]) -> BoundRoles:
         name = plan.protocol.entry.name
         raise StateError(f"protocol {name} asks {', '.join(lacking)}, which has no model: give {options}")
     named = ", ".join(f"{role}={spec.full_name}" for role, spec in roles.items())
-    note = f"No provider key is set and only the demo is selected: models are {named}."
-    return BoundRoles(roles, note if demo and bound else None)
+    notes = (
+        [f"No provider key is set and only the demo is selected: models are {named}."]
+        if demo and bound
+        else []
+    )
+    if loose := unpinned(roles):
+        notes.append(
+            f"OpenRouter may serve {', '.join(loose)} by another provider from call to call; pin one with "
+            '--model-role \'ROLE={"model_name": "...", "openrouter": {"only": ["PROVIDER"]}}\'.'
+        )
+    return BoundRoles(roles, "\n".join(notes) or None)
 
 
 def asked_roles(side: Side) -> frozenset[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from control_tower.errors import StateError
+from control_tower.models.openrouter import PREFIX
 from control_tower.models.rate_sources import Prices
 from control_tower.models.rates import Rates, prompt_tokens
 
@@ -50,17 +51,18 @@ def price_calls(model: "Model", prices: Prices) -> None:
         parts = served(output)
         if parts is None and output.usage is not None:
             parts = [ServedModelUsage(name, output.usage)]
-        return [part if part.cost else _priced_part(part, prices) for part in parts or ()] or None
+        return [part if part.cost else _priced_part(name, part, prices) for part in parts or ()] or None
 
     model.api.served_model_usage = priced
 
 
-def _priced_part(part: "ServedModelUsage", prices: Prices) -> "ServedModelUsage":
-    pricing = prices.find(part.model)
+def _priced_part(called: str, part: "ServedModelUsage", prices: Prices) -> "ServedModelUsage":
+    """What a model served of a call, with its price; without one Inspect takes that of the model called."""
+    router = PREFIX if called.startswith(PREFIX) and not part.model.startswith(PREFIX) else ""
+    pricing = prices.find(router + part.model)
     if pricing is None:
         return part
-    rates = pricing.at(prompt_tokens(part.usage.model_dump()))
-    return part._replace(cost=_model_cost(rates))
+    return part._replace(cost=_model_cost(pricing.at(prompt_tokens(part.usage.model_dump()))))
 
 
 def _model_cost(rates: Rates) -> "ModelCost":

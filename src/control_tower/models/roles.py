@@ -4,14 +4,15 @@ import difflib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from control_tower import config as configuration
-from control_tower.errors import StateError, UsageError, on_one_line
+from control_tower.errors import StateError, UsageError, did_you_mean, on_one_line
 from control_tower.models.aliases import model_name
 from control_tower.models.cost import price_calls
+from control_tower.models.openrouter import PREFIX, is_pinned, preferences, routed
 from control_tower.models.rate_sources import Prices
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ KEY_VARIABLES: dict[str, str] = {
 
 
 class RoleSpec(BaseModel):
-    """A model and how it is asked."""
+    """A model and how it is asked; a model that is routed through OpenRouter has its name there."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
@@ -52,6 +53,16 @@ class RoleSpec(BaseModel):
     """Inspect's GenerateConfig fields, such as `reasoning_effort` or `max_tokens`."""
     provider: str | None = None
     """Put before `model_name` when that has no provider."""
+    openrouter: dict[str, Any] | None = None
+    """OpenRouter's provider preferences in place of ours, such as `{"only": ["deepinfra"]}`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, value: object) -> object:
+        for key in cast("dict[str, Any]", value) if isinstance(value, dict) else ():
+            if key not in cls.model_fields:
+                raise ValueError(f"no such key: {key}{did_you_mean(key, cls.model_fields, cutoff=0.7)}")
+        return cast(object, value)
 
     @field_validator("config")
     @classmethod
@@ -60,10 +71,24 @@ class RoleSpec(BaseModel):
 
         if secret := sorted({"extra_headers", "extra_body"} & set(value)):
             raise ValueError(f"{', '.join(secret)} would stand in the log; set keys in the environment")
-        unknown = sorted(set(value) - set(GenerateConfig.model_fields))
-        if unknown:
-            raise ValueError(f"no such generation setting: {', '.join(unknown)}")
+        if value.get("cache"):
+            raise ValueError("cache would give every draw of a request the same answer; leave it out")
+        for key in value:
+            if key not in GenerateConfig.model_fields:
+                near = did_you_mean(key, GenerateConfig.model_fields)
+                raise ValueError(f"no such generation setting: {key}{near}")
         return GenerateConfig.model_validate(value).model_dump(exclude_unset=True, mode="json")
+
+    @model_validator(mode="after")
+    def _routed(self) -> Self:
+        name = routed(self.full_name)
+        if name != self.full_name:
+            # What is recorded is what is asked, wherever the run is played.
+            object.__setattr__(self, "model_name", name)
+            object.__setattr__(self, "provider", None)
+        if self.openrouter is not None and not name.startswith(PREFIX):
+            raise ValueError(f"openrouter is for models that it serves, and {name} is asked directly")
+        return self
 
     @property
     def full_name(self) -> str:
@@ -76,6 +101,13 @@ class RoleSpec(BaseModel):
     def provider_name(self) -> str:
         """The part of the full name before the first slash."""
         return self.full_name.partition("/")[0]
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the provider beside the name."""
+        if not self.full_name.startswith(PREFIX):
+            return {}
+        return {"provider": preferences(self.full_name) if self.openrouter is None else self.openrouter}
 
 
 def parse_roles(items: Iterable[str]) -> dict[str, RoleSpec]:
@@ -98,13 +130,18 @@ def parse_roles(items: Iterable[str]) -> dict[str, RoleSpec]:
         try:
             spec = json.loads(text) if text.startswith("{") else {"model_name": text}
             roles[role] = RoleSpec.model_validate(spec)
-            _ = roles[role].full_name
         except ValidationError as error:
-            problems = "; ".join(e["msg"] for e in error.errors())
+            problems = "; ".join(e["msg"].removeprefix("Value error, ") for e in error.errors())
             raise UsageError(f"--model-role {role}: {problems}") from None
         except ValueError as error:
             raise UsageError(f"--model-role {role}: {error}") from None
     return roles
+
+
+def unpinned(roles: Mapping[str, RoleSpec]) -> list[str]:
+    """The models that OpenRouter may serve by another provider from call to call."""
+    routes = {spec.full_name: spec.arguments.get("provider") for spec in roles.values()}
+    return [name for name, provider in routes.items() if provider is not None and not is_pinned(provider)]
 
 
 def make_models(roles: Mapping[str, RoleSpec]) -> "dict[str, Model]":
@@ -127,7 +164,7 @@ def make_models(roles: Mapping[str, RoleSpec]) -> "dict[str, Model]":
             # Set to nothing, it would pass the provider's check and fail at the first call.
             raise StateError(_cannot_make(role, spec, ""))
         try:
-            models[role] = get_model(spec.full_name, config=config, memoize=False)
+            models[role] = get_model(spec.full_name, config=config, memoize=False, **spec.arguments)
         except PrerequisiteError as error:
             raise StateError(_cannot_make(role, spec, str(error.message))) from error
         except ValueError as error:
