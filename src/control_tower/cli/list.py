@@ -58,15 +58,32 @@ def _protocols() -> Registry[Any]:
     return protocols
 
 
-def _monitors() -> Registry[Any]:
-    from control_tower.monitors.registry import monitors
-
-    return monitors
-
-
 _registry_command("policy", "policies", _policies)
 _registry_command("protocol", "protocols", _protocols)
-_registry_command("monitor", "monitors", _monitors)
+
+
+@list_.command("monitors")
+@click.argument("name", required=False)
+@format_option()
+def list_monitors(name: str | None, output_format: Format) -> None:
+    """List monitors: prompts, presets and factories; with a NAME, one of them and its full prompt."""
+    from control_tower.monitors.listing import list_monitors, show_monitor
+
+    if name is None:
+        print_rows(list_monitors(), output_format)
+        return
+    record = show_monitor(name)
+    if output_format != "table":
+        print_record(record, output_format)
+        return
+    text = record.pop("text")
+    arguments = record.pop("arguments")
+    print_record(record, output_format)
+    if arguments:
+        click.echo()
+        print_rows(arguments, output_format)
+    if text:
+        click.echo("\n" + text.rstrip())
 
 
 @list_.command("models")

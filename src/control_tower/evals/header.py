@@ -10,6 +10,7 @@ from control_tower.evals.git import git_state
 from control_tower.evals.plan import RunPlan, Side
 from control_tower.evals.run_config import DEFAULT_POLICIES, Kind, RunConfig, Stream
 from control_tower.logs.attempts import FINGERPRINT
+from control_tower.monitors.config import files_of, monitors_in, sources_of
 
 EVAL_VERSION = "3.0"
 """The log format that is written."""
@@ -46,6 +47,7 @@ def header_metadata(plan: RunPlan) -> dict[str, Any]:
         "protocol_selection": config.protocol.model_dump(mode="json"),
         **_policy_fields("args", lambda stream: plan.policies[stream].recorded_args(), config),
         "protocol_args": plan.protocol.recorded_args(),
+        "monitor_prompts": sources_of(monitors_in(plan.protocol.args)),
         "task_selection": {
             "environments": list(selection.environments),
             "main_tasks": list(selection.main_tasks),
@@ -136,5 +138,6 @@ def _env_versions(plan: RunPlan) -> dict[str, Any]:
 
 def _locally_loaded(*sides: Side) -> list[dict[str, str]] | None:
     files = [side.entry.locally_loaded for side in sides if side.entry.locally_loaded]
+    files += [file for side in sides for file in files_of(monitors_in(side.args))]
     listed = [{key: str(value) for key, value in file.items()} for file in files]
     return [file for i, file in enumerate(listed) if file not in listed[:i]] or None

@@ -7,8 +7,9 @@ the text it judges.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
+from uuid import uuid4
 
 import pydantic
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, Model, ModelOutput, execute_tools
@@ -111,7 +112,8 @@ async def judge(model: Model, request: Callable[[], Sequence[ChatMessage]], form
         except (OperationError, Unreadable) as error:
             reason = str(error)
             continue
-        # Run so that the log shows the answer as a tool event.
-        await execute_tools([ChatMessageAssistant(content="", tool_calls=[call])], [form.tool()])
+        # Run so that the log shows the answer as a tool event, under an id that no call of the agent has.
+        noted = ChatMessageAssistant(content="", tool_calls=[replace(call, id=f"{form.name}-{uuid4().hex}")])
+        await execute_tools([noted], [form.tool()])
         return answer
     raise Unanswered(reason, ATTEMPTS)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,11 +18,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from control_tower.errors import UsageError, did_you_mean
 from control_tower.monitors.monitor import MonitorFunction, inputs_of
 from control_tower.monitors.presets import PRESETS, file_preset, is_file_preset
-from control_tower.monitors.prompt import load_prompt, packaged_prompts
+from control_tower.monitors.prompt import factory_prompt, load_prompt, packaged_prompts
 from control_tower.monitors.registry import monitors as registry
 
 if TYPE_CHECKING:
-    from control_tower.registry import Entry
+    from control_tower.registry import Entry, LoadedFile
 
 CotLevel = Literal["none", "text", "cot"]
 """What a monitor sees of the agent's own words: nothing, its prose, or also its reasoning."""
@@ -64,6 +65,27 @@ class Monitor(BaseModel):
     def kind(self) -> str | None:
         """`action` or `trajectory`; None when its factory does not say."""
         return load_prompt(self.prompt).kind if self.prompt else self._entry().metadata.get("kind")
+
+    @property
+    def source(self) -> dict[str, str | None]:
+        """Its prompt or factory, with the SHA-256 of the text that decides; None for an installed factory."""
+        if self.prompt is not None:
+            return {"prompt": self.prompt, "sha256": load_prompt(self.prompt).sha256}
+        entry = self._entry()
+        files = [Path(self.args[name]) for name in entry.metadata.get("files", ()) if self.args.get(name)]
+        sha256 = None
+        if "prompt" in entry.metadata:
+            sha256 = factory_prompt(entry.metadata["prompt"]).sha256
+        elif files:
+            sha256 = hashlib.sha256(b"".join(file.expanduser().read_bytes() for file in files)).hexdigest()
+        elif entry.locally_loaded:
+            sha256 = entry.locally_loaded["sha256"]
+        return {"factory": entry.name, "sha256": sha256}
+
+    @property
+    def loaded_file(self) -> LoadedFile | None:
+        """The Python file that its factory was loaded from by path."""
+        return None if self.prompt is not None else self._entry().locally_loaded
 
     def make(self) -> MonitorFunction:
         """The monitor itself, for one sample."""
@@ -159,6 +181,22 @@ MAX = CombineRule()
 def roles_of(monitors: Iterable[Monitor]) -> frozenset[str]:
     """The roles that monitors ask; rules ask none. `monitor` may be unbound: then `trusted` is asked."""
     return frozenset(role for monitor in monitors for role in monitor.roles)
+
+
+def monitors_in(args: Mapping[str, Any]) -> list[Monitor]:
+    """The monitors among a protocol's arguments."""
+    lists = [cast("tuple[Any, ...]", value) for value in args.values() if isinstance(value, tuple)]
+    return [item for items in lists for item in items if isinstance(item, Monitor)]
+
+
+def sources_of(monitors: Iterable[Monitor]) -> dict[str, dict[str, str | None]]:
+    """By name, each monitor's prompt or factory and the hash of its text, as a log's header records them."""
+    return {monitor.name: monitor.source for monitor in monitors}
+
+
+def files_of(monitors: Iterable[Monitor]) -> list[LoadedFile]:
+    """The Python files that `file.py@name` references loaded."""
+    return [file for monitor in monitors if (file := monitor.loaded_file)]
 
 
 def _parse(item: Any) -> Monitor:

@@ -81,11 +81,6 @@ def factory_prompt(name: str) -> Prompt:
     return _read(name, name, (_OF_FACTORIES / f"{name}.md").read_text(encoding="utf-8"))
 
 
-def has_factory_prompt(name: str) -> bool:
-    """Whether a packaged factory asks with a prompt."""
-    return (_OF_FACTORIES / f"{name}.md").is_file()
-
-
 def _read(ref: str, name: str, text: str) -> Prompt:
     pieces = tuple(_pieces(ref, text))
     prompt = Prompt(name, text, pieces)

@@ -14,7 +14,7 @@ from control_tower.monitors.rules import Block, argument_text, load_rules
 from control_tower.monitors.shown import PerTurn, turns_of
 
 
-@monitors.register(name="rules", kind="action")
+@monitors.register(name="rules", kind="action", files=("rules",))
 def rules_monitor(rules: str | None = None) -> MonitorFunction:
     """Adds up weighted signs of sabotage in what an action says; asks no model.
 
