@@ -129,7 +129,7 @@ def test_main_tasks_without_scorer_are_refused_kept_or_dropped(monkeypatch: pyte
         (ATTACK, {"main_tasks": ["gret"]}, "did you mean 'greet'"),
         (ATTACK, {"environments": ["toy"], "side_tasks": ["marc"]}, "did you mean 'mark'"),
         (ATTACK, {"environments": ["toi"]}, "did you mean 'toy'"),
-        (ATTACK, {"from_run": "x"}, "--from-run"),
+        (ATTACK, {"from_run": "x", "expand_all": True}, "--from-run"),
     ],
 )
 def test_wrong_selections_are_refused_by_name(

@@ -168,4 +168,11 @@ def test_the_docker_provider_has_what_ours_hands_on() -> None:
 
 
 def test_sandbox_types_are_those_of_all_packages() -> None:
-    assert {"docker", "local", "bwrap", "process", "lb-docker"} <= set(inspect_private.sandbox_types())
+    ours = {"bwrap", "process", "lb-docker", "replay"}
+    assert ours | {"docker", "local"} <= set(inspect_private.sandbox_types())
+
+
+def test_a_timeout_carries_what_was_printed() -> None:
+    error = inspect_private.tool_timeout("too slow", "so far")
+    assert isinstance(error, TimeoutError)
+    assert getattr(error, "truncated_output", None) == "so far"

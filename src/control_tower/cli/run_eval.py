@@ -143,6 +143,7 @@ def _selection(options: Mapping[str, Any]) -> TaskSelection:
         main_tasks=options["main_tasks"],
         side_tasks=options["side_tasks"],
         task_file=options["task_file"],
+        from_run=options["from_run"],
         limit=options["limit"],
         expand_all=options["expand_all"],
         just=just,

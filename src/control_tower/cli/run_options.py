@@ -8,7 +8,6 @@ import click
 C = TypeVar("C", bound=Callable[..., Any])
 
 REFUSED: dict[str, str] = {
-    "--from-run": "runs are not kept yet; name tasks with -e, -t, -s, --task-file or --all",
     "--run-config": "not available yet; give the options themselves",
     "--ec2": "fleets are not available yet; the run is played on this machine",
     "--ec2-arg": "fleets are not available yet",
@@ -98,6 +97,12 @@ _SELECTION = [
         multiple=True,
         metavar="NAME|FILE",
         help="A task set by name, or a JSONL file of env, main_task, side_task. Repeatable.",
+    ),
+    click.option(
+        "--from-run",
+        "from_run",
+        metavar="LOG",
+        help="Take the samples of a log (.eval); -e, -t and -s choose among them.",
     ),
     click.option(
         "--all", "expand_all", is_flag=True, help="Everything the environments admit for the policy."
@@ -210,7 +215,8 @@ _WHERE = [
         default="auto",
         show_default=True,
         metavar="NAME",
-        help="auto, bwrap, docker, process, or an installed Inspect sandbox.",
+        help="auto, bwrap, docker, process, replay (serves what --from-run recorded), "
+        "or an installed Inspect sandbox.",
     ),
     click.option("--log-dir", metavar="FOLDER", help="Where the log goes.  [default: logs]"),
 ]

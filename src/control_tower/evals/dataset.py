@@ -1,6 +1,6 @@
 """The samples of a run as Inspect samples: id, files, sandbox and the metadata that a log keeps of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,12 @@ from control_tower.environments.runtime_vars import declare, sample_runtime_vars
 from control_tower.environments.space import TaskCombination, TaskSpace
 from control_tower.errors import ValidationError
 from control_tower.evals.run_config import Stream
-from control_tower.evals.sample_id import sample_id
+from control_tower.evals.sample_id import numbered, sample_id
 from control_tower.evals.sample_tools import declared_tools, recorded_tools
 from control_tower.evals.selection import SelectedSample
 from control_tower.records.tasks import EnvironmentData, MainTaskData, SideTaskData
 from control_tower.sandbox.choose import SandboxChoice
+from control_tower.sandbox.replay import REPLAY
 
 STARTUP_RETRIES = 0
 """A sandbox that does not start is that sample's error; it is not tried again."""
@@ -46,6 +47,7 @@ def build_samples(
     selected: Sequence[SelectedSample],
     sandboxes: Mapping[str, SandboxChoice],
     chosen_private: Mapping[Stream, frozenset[str]],
+    replaying: Collection[Stream] = (),
 ) -> list[PlayedSample]:
     """The samples of a run.
 
@@ -53,19 +55,20 @@ def build_samples(
         selected: environment and tasks of each.
         sandboxes: where samples run, by environment id.
         chosen_private: ids of the private tools that each stream's policy uses.
+        replaying: the streams whose policy plays recorded turns.
 
     Raises:
         ValidationError: two samples of one id, or files, variables or tools that cannot be used.
     """
     goals = {env_id: _goals(one.space) for env_id, one in {s.env_id: s.environment for s in selected}.items()}
     samples: dict[str, PlayedSample] = {}
-    for one in selected:
+    for one, ident in zip(selected, _ids(selected), strict=True):
         found, args, tasks = one.environment.found, one.environment.args, one.tasks
-        ident = sample_id(found.id, tasks.main_ids, tasks.side_ids)
+        nothing_runs = sandboxes[found.id].type == REPLAY
         if ident in samples:
             raise ValidationError(f"the selection has the sample {ident} twice; to repeat it use --epochs")
         codebase = tasks.mains[0].codebase_name if tasks.mains else "default"
-        runtime_vars = sample_runtime_vars(one.environment.space, tasks)
+        runtime_vars = {} if nothing_runs else sample_runtime_vars(one.environment.space, tasks)
         declare(found.id, runtime_vars)
         if runtime_vars and sandboxes[found.id].type not in CAN_INJECT:
             raise ValidationError(
@@ -85,17 +88,24 @@ def build_samples(
         }
         if runtime_vars:
             metadata["runtime_vars"] = sorted(runtime_vars)
+        if one.origin is not None:
+            metadata.update(one.origin.metadata(replays=one.stream in replaying))
+        config = None if nothing_runs else found.env.get_sandbox_spec(codebase, args).config
         sample = Sample(
             id=ident,
             input="",
-            files=sample_files((*tasks.mains, *tasks.sides)) or None,
-            sandbox=SandboxEnvironmentSpec(
-                sandboxes[found.id].type, found.env.get_sandbox_spec(codebase, args).config
-            ),
+            files=None if nothing_runs else sample_files((*tasks.mains, *tasks.sides)) or None,
+            sandbox=SandboxEnvironmentSpec(sandboxes[found.id].type, config),
             metadata=metadata,
         )
         samples[ident] = PlayedSample(ident, one, sample)
     return list(samples.values())
+
+
+def _ids(selected: Sequence[SelectedSample]) -> list[str]:
+    """The samples' ids; only recordings may have the same tasks, and are numbered then."""
+    ids = [sample_id(one.env_id, one.tasks.main_ids, one.tasks.side_ids) for one in selected]
+    return numbered(ids) if all(one.origin for one in selected) else ids
 
 
 def _goals(space: TaskSpace) -> list[str]:

@@ -53,7 +53,7 @@ def header_metadata(plan: RunPlan) -> dict[str, Any]:
             "main_tasks": list(selection.main_tasks),
             "side_tasks": list(selection.side_tasks),
             "task_file": _basenames(selection.task_file),
-            "from_run": selection.from_run,
+            "from_run": Path(selection.from_run).name if selection.from_run else None,
             "limit": selection.limit,
             "expand_all": selection.expand_all,
             "honest": plan.streams.honest,
@@ -103,7 +103,7 @@ def _task_set(plan: RunPlan) -> str | None:
     selection = plan.config.task_selection
     if selection.task_file:
         return plan.task_set_name
-    if selection.main_tasks or selection.side_tasks:
+    if selection.main_tasks or selection.side_tasks or selection.from_run:
         return None
     return f"all_{plan.started:%b}_{plan.started.day}".lower()
 

@@ -17,11 +17,14 @@ from control_tower.evals.dataset import PlayedSample
 from control_tower.evals.header import header_metadata
 from control_tower.evals.plan import RunPlan
 from control_tower.evals.prepare import prepare
+from control_tower.evals.recordings_serving import ServedSample
 from control_tower.evals.run_config import Kind, RunConfig
 from control_tower.evals.sample_tools import sample_tools
 from control_tower.game.play import OUTCOME, Play
 from control_tower.game.views import RedView
+from control_tower.logs.recordings import Recording
 from control_tower.models.roles import make_models
+from control_tower.policies.replay import replaying
 from control_tower.records.tasks import SampleMetadata
 from control_tower.scoring.landing import reported_landing
 from control_tower.scoring.plan import NOT_READY
@@ -129,7 +132,8 @@ class _SamplePlay:
         # Inspect puts the (empty) input there; ours hold executed calls only.
         self._state.messages = []
         try:
-            await prepare(tasks, self._sample.selected.env_id)
+            if not self._plan.nothing_runs:
+                await prepare(tasks, self._sample.selected.env_id)
         except EnvironmentNotReady as error:
             self._state.metadata[OUTCOME] = NOT_READY
             self._state.metadata[NOT_READY] = str(error)
@@ -139,7 +143,9 @@ class _SamplePlay:
             raise RuntimeError("the sample has no environment")
         view = RedView(data.environment, tuple(data.main_tasks), tuple(data.side_tasks))
         sides = self._plan.sides(self._sample.selected.stream)
-        sides.policy.setup(view)
+        recording = self._recording()
+        with replaying(recording):
+            sides.policy.setup(view)
         tools = sample_tools(
             self._sample.env,
             tasks,
@@ -147,9 +153,20 @@ class _SamplePlay:
             {task.id: self._score_main for task in tasks.mains if task.scorer},
             {task.id: self._test_side for task in tasks.sides if task.scorer},
         )
+        if self._plan.nothing_runs and recording is not None:
+            served = ServedSample(self._state, recording)
+            self._play = Play(self._state, sides, view, served.tools(tools), served.after_action)
+            await served.run(self._play)
+            return
         probed = self._probed()
         self._play = Play(self._state, sides, view, tools, self._probe if probed else None)
         await self._play.run()
+
+    def _recording(self) -> Recording | None:
+        selected = self._sample.selected
+        if selected.origin and (self._plan.nothing_runs or selected.stream in self._plan.replaying):
+            return selected.origin.recording()
+        return None
 
     def _probed(self) -> Sequence[SideTask]:
         mode = self._plan.config.landing_probe

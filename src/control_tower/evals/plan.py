@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ from control_tower.environments.environment import env_internet_simulator, env_s
 from control_tower.environments.requirements import check_requirements, requirements_of
 from control_tower.errors import UsageError, ValidationError
 from control_tower.evals.dataset import PlayedSample, build_samples
+from control_tower.evals.recordings import enough_steps
 from control_tower.evals.run_config import DEFAULT_POLICIES, FunctionRef, RunConfig, Stream
 from control_tower.evals.sample_tools import check_private_tools, declared_tools
 from control_tower.evals.selection import PAIRED, PolicyStreams, SelectedSample, select
@@ -22,6 +23,8 @@ from control_tower.policies.registry import policies
 from control_tower.protocols.registry import protocols
 from control_tower.registry import Entry
 from control_tower.sandbox.choose import SandboxChoice, choose_sandbox
+from control_tower.sandbox.replay import REPLAY
+from control_tower.scoring.carried import carried_score
 from control_tower.scoring.plan import DEFAULT_SCORER_TIMEOUT, ScoringPlan
 from control_tower.settings.task_sets import load_task_set
 
@@ -78,8 +81,13 @@ class RunPlan:
         self.protocol = _side(protocols.get(config.protocol.name), config.protocol.args)
         self.selected = select(config.task_selection, self.streams) if selected is None else list(selected)
         self._check_needs()
+        if self.replaying:
+            longest = max(one.origin.sample.turns for one in self.selected if one.origin)
+            white = enough_steps(config.white, longest)
+            self.config = config.model_copy(update={"white": white})
         self.environments = {one.env_id: one.environment for one in self.selected}
         self.chosen_private = self._chosen_private()
+        self._check_sandbox()
 
     @property
     def scripted(self) -> bool:
@@ -92,11 +100,25 @@ class RunPlan:
         flags = self.policies["attack"].entry.metadata
         attempts, scripted = bool(flags.get("attempts_side_task")), bool(flags.get("scripted"))
         if self.config.kind == "eval":
-            return PolicyStreams(attempts=attempts, scripted=scripted)
-        if not attempts:
+            return PolicyStreams(attempts=attempts, scripted=scripted, replays=bool(self.replaying))
+        if not attempts and "attack" not in self.replaying:
             name = self.policies["attack"].entry.name
             raise UsageError(f"policy {name} attempts no side tasks, so it cannot be the attack policy")
-        return PAIRED
+        return replace(PAIRED, replays=bool(self.replaying))
+
+    @property
+    def replaying(self) -> frozenset[Stream]:
+        """The streams whose policy plays recorded turns."""
+        return frozenset(
+            stream
+            for stream, side in self.policies.items()
+            if "recording" in side.entry.metadata.get("needs", ())
+        )
+
+    @property
+    def nothing_runs(self) -> bool:
+        """Whether recorded outputs are served instead of running anything."""
+        return self.config.sandbox.sandbox == REPLAY
 
     @property
     def task_set_name(self) -> str:
@@ -114,7 +136,9 @@ class RunPlan:
         """Where each environment's samples run, and why."""
         roles = self.config.model_roles.values()
         only_demo = all(spec.full_name in DEMO_ROLES.values() for spec in roles)
-        safe = only_demo and (self.scripted or bool(roles))
+        # What a model did when it was recorded is that model's doing when it is replayed.
+        harmless = not self.replaying or all(one.origin and one.origin.harmless for one in self.selected)
+        safe = only_demo and harmless and (self.scripted or bool(roles))
         choices: dict[str, SandboxChoice] = {}
         for env_id, one in self.environments.items():
             mains = next((s.tasks.mains for s in self.selected if s.env_id == env_id and s.tasks.mains), ())
@@ -125,7 +149,7 @@ class RunPlan:
     @cached_property
     def samples(self) -> list[PlayedSample]:
         """The samples, in order."""
-        return build_samples(self.selected, self.sandboxes, self.chosen_private)
+        return build_samples(self.selected, self.sandboxes, self.chosen_private, self.replaying)
 
     @cached_property
     def by_id(self) -> dict[str, PlayedSample]:
@@ -143,7 +167,12 @@ class RunPlan:
             tasks_of=lambda state: self.by_id[str(state.sample_id)].tasks,
             timeout=self.scorer_timeout,
             score_main_on_attack=lambda state: always,
+            carried=self._carried if self.nothing_runs else None,
         )
+
+    def _carried(self, state: Any, key: str) -> Any:
+        origin = self.by_id[str(state.sample_id)].selected.origin
+        return carried_score(state, origin.sample.scores if origin else {}, key)
 
     @property
     def scorer_timeout(self) -> int:
@@ -170,6 +199,8 @@ class RunPlan:
         Raises:
             StateError: all that is missing.
         """
+        if self.nothing_runs:
+            return
         check_requirements(
             requirements_of(env_id, one.found.env, one.found.env.docs(one.args))
             for env_id, one in self.environments.items()
@@ -215,6 +246,18 @@ class RunPlan:
                     raise UsageError(
                         f"policy {entry.name} needs a {role} task in every sample: name one with {option}"
                     )
+
+            if one.origin is None and "recording" in entry.metadata.get("needs", ()):
+                raise UsageError(f"policy {entry.name} plays a recording: name a log with --from-run")
+
+    def _check_sandbox(self) -> None:
+        """Refuse to serve recorded outputs where there are none."""
+        if not self.nothing_runs:
+            return
+        if self.config.task_selection.from_run is None:
+            raise UsageError("--sandbox replay serves a recording's outputs: name its log with --from-run")
+        if tools := sorted({tool for chosen in self.chosen_private.values() for tool in chosen}):
+            raise UsageError(f"--sandbox replay has no outputs for the private tools {', '.join(tools)}")
 
     def _chosen_private(self) -> dict[Stream, frozenset[str]]:
         """The private tools that each stream's policy uses."""

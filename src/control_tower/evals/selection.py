@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from pydantic import BaseModel
@@ -11,6 +11,7 @@ from control_tower.environments.env_args import resolve_env_args
 from control_tower.environments.space import TaskCombination, TaskSpace, find_task
 from control_tower.environments.task_map import LazyTaskMap
 from control_tower.errors import UsageError, ValidationError, did_you_mean
+from control_tower.evals.recordings import Origin, taken_samples
 from control_tower.evals.run_config import Stream, TaskSelection
 from control_tower.settings.environments import FoundEnvironment, all_environments, find_environment
 from control_tower.settings.task_sets import load_task_set, merge_records
@@ -28,6 +29,8 @@ class PolicyStreams:
     """The policy plays without a model, on whatever sample it is given."""
     paired: bool = False
     """There is a policy for each stream, and the run needs samples of both."""
+    replays: bool = False
+    """Recorded turns are played, so samples that failed when they were recorded are left out."""
 
     @property
     def honest(self) -> bool:
@@ -63,6 +66,8 @@ class SelectedSample:
 
     environment: SelectedEnvironment
     tasks: TaskCombination
+    origin: Origin | None = None
+    """The recorded sample it was taken from."""
 
     @property
     def env_id(self) -> str:
@@ -84,10 +89,15 @@ def check_selection(selection: TaskSelection, streams: PolicyStreams) -> None:
     s = selection
     named = s.main_tasks or s.side_tasks
     whole = s.expand_all or s.just or s.env_only
-    if s.from_run:
-        raise UsageError("--from-run is not available yet: name tasks with -e, -t, -s, --task-file or --all")
-    if not (named or s.environments or s.task_file or s.expand_all or s.just):
-        raise UsageError("nothing is selected: give -e, -t, -s, --task-file, --all or --just-main-tasks")
+    if s.from_run and (whole or s.task_file or s.env_args):
+        raise UsageError(
+            "--from-run takes samples from a log; it excludes --all, --just-main-tasks, --just-side-tasks, "
+            "--env-only, --task-file and --env-arg (-e, -t, -s and --limit choose among them)"
+        )
+    if not (named or s.environments or s.task_file or s.expand_all or s.just or s.from_run):
+        raise UsageError(
+            "nothing is selected: give -e, -t, -s, --task-file, --all, --just-main-tasks or --from-run"
+        )
     if named and (whole or s.task_file):
         raise UsageError(
             "-t and -s name samples; they exclude --all, --just-main-tasks, --just-side-tasks, --env-only "
@@ -140,9 +150,10 @@ def select(selection: TaskSelection, streams: PolicyStreams) -> list[SelectedSam
         if sum(task.final_diff is not None for task in sample.tasks.mains) > 1:
             raise UsageError("only one main task of a sample may record a final diff")
     if streams.paired:
-        # A task set means exactly its records; of everything else the honest samples follow.
-        derived = [] if selection.task_file else _honest_counterparts(samples)
-        samples = _interleaved([*samples, *derived])
+        if not selection.from_run:
+            # A task set means exactly its records; of everything else the honest samples follow.
+            derived = [] if selection.task_file else _honest_counterparts(samples)
+            samples = _interleaved([*samples, *derived])
         _check_both(samples, selection)
     return samples[: selection.limit]
 
@@ -161,7 +172,9 @@ def _check_both(samples: Sequence[SelectedSample], selection: TaskSelection) -> 
 
 
 def _expanded(selection: TaskSelection, streams: PolicyStreams) -> Iterator[SelectedSample]:
-    if selection.task_file:
+    if selection.from_run:
+        yield from _of_recording(selection, streams)
+    elif selection.task_file:
         yield from _of_task_sets(selection)
     elif selection.main_tasks or selection.side_tasks:
         yield from _named(selection)
@@ -259,6 +272,14 @@ def task_ids(tasks: Mapping[str, object]) -> Collection[str]:
     return tasks.ids if isinstance(tasks, LazyTaskMap) else tasks.keys()
 
 
+def _of_recording(selection: TaskSelection, streams: PolicyStreams) -> Iterator[SelectedSample]:
+    for taken in taken_samples(selection, errored=not streams.replays):
+        environment = SelectedEnvironment(taken.found, taken.args)
+        recorded = taken.origin.sample
+        tasks = _combination(environment, recorded.main_ids, recorded.side_ids)
+        yield SelectedSample(environment, tasks, taken.origin)
+
+
 def _combination(
     environment: SelectedEnvironment, mains: Sequence[str], sides: Sequence[str]
 ) -> TaskCombination:
@@ -293,7 +314,7 @@ def _of_task_sets(selection: TaskSelection) -> Iterator[SelectedSample]:
 def _without_sides(samples: Iterable[SelectedSample]) -> list[SelectedSample]:
     merged: dict[tuple[str, frozenset[str]], SelectedSample] = {}
     for sample in samples:
-        honest = SelectedSample(sample.environment, TaskCombination(sample.tasks.mains))
+        honest = replace(sample, tasks=TaskCombination(sample.tasks.mains))
         merged.setdefault((sample.env_id, honest.tasks.main_ids), honest)
     return list(merged.values())
 

@@ -150,7 +150,7 @@ def local_log(source: str) -> Path:
     if path.is_file():
         return path
     if path.suffix == ".eval" or path.exists() or "/" in source:
-        raise UsageError(f"{source}: there is no such log")
+        raise UsageError(f"{source}: there is no such file")
     raise UsageError(f"{source}: there is no such log; run ids cannot be looked up yet, give a path (.eval)")
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from inspect_ai.util import SandboxEnvironmentSpec
 
 DOCKER = "lb-docker"
-CHOICES = ("auto", "bwrap", "docker", "process")
+CHOICES = ("auto", "bwrap", "docker", "process", "replay")
 """What `--sandbox` takes, beside the types that other packages register with Inspect."""
 
 
@@ -49,6 +49,8 @@ def choose_sandbox(
         if spec.type not in (DOCKER, "docker", "bwrap", "process"):
             return SandboxChoice(spec.type, f"{spec.type}, as the environment declares")
         return _automatic(spec, scripted_or_demo_models)
+    if requested == "replay":
+        return SandboxChoice(requested, "replay: nothing runs, recorded outputs are served")
     if requested in ("docker", DOCKER):
         return SandboxChoice(DOCKER, f"Docker, as asked{_or_raise(docker_problem())}")
     if requested == "bwrap":

@@ -46,6 +46,8 @@ class ScoringPlan:
     tasks_of: TasksOf
     timeout: float | None = DEFAULT_SCORER_TIMEOUT
     score_main_on_attack: Callable[[TaskState], bool] = lambda state: False
+    carried: Callable[[TaskState, str], Score] | None = None
+    """Where nothing runs: a task's Score by its key, taken from elsewhere in place of its scorer."""
     _shared_ids: frozenset[str] = field(init=False, default=frozenset())
 
     def __post_init__(self) -> None:
@@ -70,7 +72,8 @@ class ScoringPlan:
                 if task.scorer is not None:
                     keys.setdefault(self.key("main", task.id), ("main", task.id))
         scorers: list[Scorer] = []
-        if any(task.final_diff is not None for sample in self.samples for task in sample.mains):
+        has_diff = any(task.final_diff is not None for sample in self.samples for task in sample.mains)
+        if has_diff and self.carried is None:
             scorers.append(self._workspace_diff_scorer())
         scorers += [self._task_scorer(key, role, task_id) for key, (role, task_id) in keys.items()]
         audits = audit_scorer(lambda state: bool(self.tasks_of(state).sides))
@@ -90,6 +93,10 @@ class ScoringPlan:
             if position is None:
                 return None
             task = scored[position][1]
+            if self.carried is not None:
+                landing = Landing().as_metadata() if role == "side" else {}
+                score = self.carried(state, key)
+                return score.model_copy(update={"metadata": {**landing, **(score.metadata or {})} or None})
             if isinstance(task, SideTask):
                 return await self._score_side(task, state, target, scored[position:])
             return await self._run(task, state, target, len(scored) - position)
