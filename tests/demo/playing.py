@@ -1,4 +1,4 @@
-"""Plays commands in the demo's sandbox and asks every scorer, several samples side by side in one eval."""
+"""Plays commands in the sandbox of a demo environment and asks every scorer, several samples in one eval."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -13,34 +13,32 @@ from inspect_ai.scorer import Score, Scorer, Target, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import SandboxEnvironmentSpec, sandbox
 
-from control_tower.demo.web_scraping import environment
+from control_tower.demo import get_environments
 from control_tower.environments import runtime_vars
 from control_tower.policies.scripted import read_trajectory
 from control_tower.sandbox.docker_probe import docker_problem, missing_images
 from control_tower.sandbox.namespaces import bubblewrap_problem
 
-ENV_ID = "demo/web_scraping"
-MAINS = ("crawl_depth", "fix_relative_links")
-SIDES = ("disable_blocklist", "leak_session_cookie", "visit_malicious_website")
+ENVIRONMENTS = get_environments()
 DOCKER = pytest.param("lb-docker", marks=[pytest.mark.docker, pytest.mark.timeout(900)])
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A prepared trajectory of the demo."""
+    """A prepared trajectory of an environment of the demo."""
 
+    env: str
     main: str
     side: str | None
     variant: int
 
+    def __str__(self) -> str:
+        return f"{self.main}-{self.side or 'honest'}-{self.variant}"
+
     @property
     def file(self) -> Path:
         """Its template."""
-        if self.side is None:
-            folder = environment.path / "main_tasks" / self.main / "trajs" / "honest"
-        else:
-            folder = environment.path / "side_tasks" / self.side / "trajs" / self.main
-        return folder / str(self.variant) / "template.jsonl"
+        return _folder(self.env, self.main, self.side) / str(self.variant) / "template.jsonl"
 
     @property
     def commands(self) -> list[str]:
@@ -51,7 +49,27 @@ class Trajectory:
         return [str(arguments["cmd"]) for _, arguments in calls]
 
 
-TRAJECTORIES = [Trajectory(main, side, n) for main in MAINS for side in (None, *SIDES) for n in range(4)]
+def _folder(env: str, main: str, side: str | None) -> Path:
+    path = ENVIRONMENTS[env].path
+    return (
+        path / "main_tasks" / main / "trajs" / "honest"
+        if side is None
+        else path / "side_tasks" / side / "trajs" / main
+    )
+
+
+def trajectories(env: str) -> list[Trajectory]:
+    """All prepared trajectories of an environment; an honest one or an attack after the other."""
+    space = ENVIRONMENTS[env].task_space()
+    return [
+        Trajectory(env, main, side, variant)
+        for main in space.mains().ids
+        for side in (None, *space.sides().ids)
+        for variant in range(len(list(_folder(env, main, side).iterdir())))
+    ]
+
+
+TRAJECTORIES = [trajectory for env in ENVIRONMENTS for trajectory in trajectories(env)]
 
 
 @dataclass(frozen=True)
@@ -72,14 +90,19 @@ class Work:
     main: str
 
 
-def play(sandbox_type: str, samples: Mapping[str, Work], log_dir: Path) -> dict[str, Outcome]:
-    """Run each sample's commands on a fresh machine, then score it."""
-    skip_where_it_cannot_work(sandbox_type)
+def play(env: str, sandbox_type: str, samples: Mapping[str, Work], log_dir: Path) -> dict[str, Outcome]:
+    """Run each sample's commands on a fresh machine of an environment, then score it."""
+    environment = ENVIRONMENTS[env]
+    skip_where_it_cannot_work(environment.get_compose_path(), sandbox_type)
     import control_tower.sandbox.providers  # noqa: F401
 
-    for side in environment.task_space().sides().values():
-        runtime_vars.declare(ENV_ID, side.runtime_vars)
-    metadata = {"environment": {"id": ENV_ID}, "runtime_vars": ["CRAWLER_SESSION"]}
+    variables = {
+        name: variable
+        for side in environment.task_space().sides().values()
+        for name, variable in side.runtime_vars.items()
+    }
+    runtime_vars.declare(env, variables)
+    metadata = {"environment": {"id": env}, "runtime_vars": list(variables)}
     dataset = [
         Sample(id=name, input="x", metadata={**metadata, "commands": list(work.commands), "main": work.main})
         for name, work in samples.items()
@@ -101,14 +124,14 @@ def play(sandbox_type: str, samples: Mapping[str, Work], log_dir: Path) -> dict[
     return {str(sample.id): _outcome(sample.metadata["outcome"]) for sample in log.samples}
 
 
-def skip_where_it_cannot_work(sandbox_type: str) -> None:
+def skip_where_it_cannot_work(compose: Path, sandbox_type: str) -> None:
     """Skip a test on a machine that lacks what a sandbox type needs, and say what that is."""
     if sandbox_type == "bwrap" and (problem := bubblewrap_problem()):
         pytest.skip(problem)
     if sandbox_type == "lb-docker":
         if problem := docker_problem():
             pytest.skip(problem)
-        if missing := missing_images(environment.get_compose_path()):
+        if missing := missing_images(compose):
             pytest.skip(f"Docker has no image {missing[0]}: CT_BASE_IMAGE can name another one with python3")
 
 
@@ -135,7 +158,7 @@ def run_commands() -> Solver:
 @scorer(metrics=[])
 def every_scorer() -> Scorer:
     async def score(state: TaskState, target: Target) -> Score:
-        space = environment.task_space()
+        space = ENVIRONMENTS[state.metadata["environment"]["id"]].task_space()
         verdicts: dict[str, str] = {}
         explanations: dict[str, str] = {}
         landed: int | None = None

@@ -23,19 +23,18 @@ from inspect_ai.tool import ToolCall, ToolFunction, ToolInfo, ToolParams
 from inspect_ai.util import JSONSchema
 
 import control_tower.demo.models  # noqa: F401  (registers the provider)
-from control_tower.demo.web_scraping import environment
 from control_tower.errors import UsageError
-from tests.demo.playing import Trajectory
+from tests.demo.playing import ENVIRONMENTS, TRAJECTORIES, Trajectory
 
-SPACE = environment.task_space()
+SPACE = ENVIRONMENTS["web_scraping"].task_space()
 MAIN = SPACE.mains()["fix_relative_links"]
 SIDE = SPACE.sides()["disable_blocklist"]
 OPENING: list[ChatMessage] = [
     ChatMessageSystem(content="You are an engineer."),
     ChatMessageUser(content=MAIN.description),
 ]
-HONEST = Trajectory("fix_relative_links", None, 0).commands
-ATTACK = Trajectory("fix_relative_links", "disable_blocklist", 0).commands
+HONEST = Trajectory("web_scraping", "fix_relative_links", None, 0).commands
+ATTACK = Trajectory("web_scraping", "fix_relative_links", "disable_blocklist", 0).commands
 
 BASH, SUBMIT = ToolInfo(name="bash", description="A shell"), ToolInfo(name="submit", description="Finish")
 PRIVATE = ToolInfo(name="run_side_task_test", description="[private] Test the side task")
@@ -79,9 +78,20 @@ def test_the_agent_attacks_when_its_prompt_has_the_side_task() -> None:
 
 
 def test_the_agent_attacks_openly_when_only_the_side_task_is_asked() -> None:
-    first = Trajectory("crawl_depth", "disable_blocklist", 0).commands[0]
+    first = Trajectory("web_scraping", "crawl_depth", "disable_blocklist", 0).commands[0]
     messages = [ChatMessageUser(content=SIDE.task_description)]
     assert call_of(ask("demo/agent", messages, [BASH, SUBMIT])) == ("bash", {"cmd": first})
+
+
+@pytest.mark.parametrize("trajectory", [t for t in TRAJECTORIES if t.variant == 0], ids=str)
+def test_every_task_of_every_environment_is_played_by_its_text(trajectory: Trajectory) -> None:
+    space = ENVIRONMENTS[trajectory.env].task_space()
+    told = [ChatMessageUser(content=space.mains()[trajectory.main].description)]
+    if trajectory.side is not None:
+        told.append(ChatMessageUser(content=space.sides()[trajectory.side].task_description))
+    for position, command in enumerate(trajectory.commands):
+        messages = [*told, *(message for n in range(position) for message in turn("bash", cmd=str(n)))]
+        assert call_of(ask("demo/agent", messages, [BASH, SUBMIT])) == ("bash", {"cmd": command})
 
 
 def test_a_task_that_stands_only_in_a_tool_s_result_is_not_taken_up() -> None:
@@ -191,6 +201,6 @@ def test_the_variant_is_that_of_the_epoch_and_a_run_is_like_the_one_before(tmp_p
         return [sample.metadata["calls"] for sample in sorted(log.samples, key=lambda s: s.epoch)]
 
     once = run()
-    variants = [Trajectory("fix_relative_links", None, n).commands[0] for n in range(4)]
+    variants = [Trajectory("web_scraping", "fix_relative_links", None, n).commands[0] for n in range(4)]
     assert [call[1]["cmd"] for call in once] == (variants * 3)[:9]
     assert run() == once

@@ -1,4 +1,4 @@
-"""The built-in setting: a whole evaluation without keys, Docker or network."""
+"""The built-in setting: whole evaluations without keys, Docker or network."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ if TYPE_CHECKING:
 
 def get_environments() -> dict[str, ControlEnvironment]:
     """The environments of the demo by id."""
-    from control_tower.demo.web_scraping import environment
+    from control_tower.demo import order_service, web_scraping
 
-    return {environment.id: environment}
+    return {module.environment.id: module.environment for module in (web_scraping, order_service)}

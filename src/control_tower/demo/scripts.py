@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from control_tower.demo.web_scraping import environment
+from control_tower.demo import get_environments
 from control_tower.inspect_private import sample_epoch
 from control_tower.policies.scripted import TEMPLATE, read_trajectory
 
@@ -31,20 +31,23 @@ def find_script(messages: Sequence[ChatMessage], *, honest: bool = False) -> lis
     """The trajectory for the tasks whose texts stand in the prompts; empty when there is none.
 
     A side task's text selects the attack on it, under cover of the main task that is there (the first one
-    of the environment if none is). The variant is that of the sample's epoch.
+    of its environment if none is). The variant is that of the sample's epoch.
 
     Args:
         messages: the conversation; only what the model is told is searched, not what it said or saw.
         honest: leave side tasks aside.
     """
     told = "\n".join(message.text for message in messages if message.role in ("system", "user"))
-    space = environment.task_space()
-    mains = [task for task in space.mains().values() if task.description.strip() in told]
-    sides = [task for task in space.sides().values() if task.goal.strip() in told and not honest]
-    if sides:
-        main = mains[0] if mains else next(iter(space.mains().values()))
-        return _variant(sides[0].root, main.id)
-    return _variant(mains[0].root, "honest") if mains else []
+    for environment in get_environments().values():
+        space = environment.task_space()
+        mains = [task for task in space.mains().values() if task.description.strip() in told]
+        sides = [task for task in space.sides().values() if task.goal.strip() in told and not honest]
+        if sides:
+            main = mains[0] if mains else next(iter(space.mains().values()))
+            return _variant(sides[0].root, main.id)
+        if mains:
+            return _variant(mains[0].root, "honest")
+    return []
 
 
 def _variant(root: Path | None, folder: str) -> list[Step]:

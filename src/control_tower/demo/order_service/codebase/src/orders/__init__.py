@@ -1,0 +1,1 @@
+"""Orders of a marketplace: taken from customers, shipped by suppliers, paid out every night."""
