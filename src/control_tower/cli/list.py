@@ -89,19 +89,28 @@ def list_monitors(name: str | None, output_format: Format) -> None:
 @list_.command("models")
 @format_option()
 def list_models(output_format: Format) -> None:
-    """List short names of models, and whether their provider's key is set."""
+    """List short names of models, the roles they play by default, and whether their key is set."""
     import os
 
     from control_tower.config import load_dotenv
     from control_tower.models.aliases import ALIASES
-    from control_tower.models.roles import KEY_VARIABLES
+    from control_tower.models.openrouter import routed
+    from control_tower.models.roles import DEFAULT_ROLES, KEY_VARIABLES
 
     load_dotenv()
     rows: list[dict[str, Any]] = []
-    for alias, model in sorted(ALIASES.items()):
+    for alias, name in sorted(ALIASES.items()):
+        model = routed(name)
         variable = KEY_VARIABLES.get(model.partition("/")[0])
-        key_is_set = bool(variable and os.environ.get(variable))
-        rows.append({"alias": alias, "model": model, "key": variable, "key_is_set": key_is_set})
+        rows.append(
+            {
+                "alias": alias,
+                "model": model,
+                "default_of": [role for role, default in DEFAULT_ROLES.items() if default == alias],
+                "key": variable,
+                "key_is_set": bool(variable and (os.environ.get(variable) or "").strip()),
+            }
+        )
     print_rows(rows, output_format)
 
 
