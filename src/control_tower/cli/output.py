@@ -60,6 +60,13 @@ def print_record(record: Mapping[str, Any], output_format: Format) -> None:
         click.echo(json.dumps(plain(record), indent=2 if output_format == "json" else None))
 
 
+def print_section(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a titled table for people; nothing when there are no rows."""
+    if rows:
+        click.echo(f"\n{title}")
+        print_rows(rows, "table")
+
+
 def plain(value: object) -> Any:
     """A value as JSON can hold it: models and paths written out, NaN and infinity as null."""
     from pydantic_core import to_jsonable_python

@@ -182,7 +182,8 @@ def _dot_row(dot: Dot, evaluation: Evaluation, at: int) -> DotRow:
     threshold = None
     if evaluation.kind == "curve" and evaluation.level == "action" and evaluation.points:
         point = evaluation.points[at]
-        threshold = None if point.threshold is None else Threshold(point.threshold, point.share)
+        if point.threshold is not None and point.share is not None:
+            threshold = Threshold(point.threshold, point.share)
     given = [known(score) for score in dot.scores.tolist()]
     return DotRow(
         dot.sample if dot.epoch == 1 else f"{dot.sample} (epoch {dot.epoch})",
