@@ -6,7 +6,7 @@ import click
 
 from control_tower.cli.group import Group
 from control_tower.cli.output import Format, format_option
-from control_tower.cli.run_options import control_eval_options, eval_options
+from control_tower.cli.run_options import control_eval_options, eval_options, replay_options
 
 
 @click.group("run", cls=Group)
@@ -46,3 +46,55 @@ def run_control_eval(output_format: Format, **options: Any) -> int:
     from control_tower.cli.run_eval import run_command
 
     return run_command("control_eval", options, output_format)
+
+
+@run.command("replay")
+@click.argument("source", metavar="LOG")
+@replay_options
+@format_option("table", "json")
+@click.pass_context
+def run_replay(ctx: click.Context, source: str, check: bool, output_format: Format, **options: Any) -> int:
+    """Play the recorded calls of a log again in fresh sandboxes, score them, and compare with the log.
+
+    The same as `ct run eval --policy replay --from-run LOG`, scored as the log was. -e, -t, -s and --limit
+    choose among its samples.
+
+    
+      ct run replay logs/RUN.eval --check
+      ct run replay logs/RUN.eval --sandbox replay --protocol block-every-other
+    """
+    from control_tower.cli.run_replay import run_replay_command
+
+    default = click.core.ParameterSource.DEFAULT
+    given = {name for name in options if ctx.get_parameter_source(name) != default}
+    return run_replay_command(source, options, given, output_format, check=check)
+
+
+@run.command("audit")
+@click.argument("source")
+@click.option("--monitor", metavar="NAME", help="Whose scores decide what is audited.")
+@click.option(
+    "--budget", type=float, metavar="P", help="Audits for each honest action, from 0 to 1: 0.05 is 5 %."
+)
+@click.option("--live", is_flag=True, help="Count the audits again that the protocol made while it ran.")
+@click.option("--output", metavar="FILE", help="The copy.  [default: SOURCE's name with .audited.eval]")
+@format_option("table", "json")
+def run_audit(
+    source: str,
+    monitor: str | None,
+    budget: float | None,
+    live: bool,
+    output: str | None,
+    output_format: Format,
+) -> None:
+    """Audit a finished log by a monitor's scores, into a copy; the log stays as it is.
+
+    From which score on actions are audited is fitted on the honest samples, so that the budget is spent
+    on them exactly. Attack samples are then caught where an audit comes before their harm.
+
+    \b
+      ct run audit logs/RUN.eval --monitor rules --budget 0.05
+    """
+    from control_tower.cli.run_audit import run_audit_command
+
+    run_audit_command(source, monitor, budget, output, output_format, live=live)

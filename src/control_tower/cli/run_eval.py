@@ -17,10 +17,11 @@ from control_tower.errors import Interrupted, OperationError, StateError, UsageE
 from control_tower.evals.default_roles import bind_roles
 from control_tower.evals.local import LocalRun, check_eval_args, run_local
 from control_tower.evals.plan import RunPlan
+from control_tower.evals.recordings_compare import Comparison, compare
 from control_tower.evals.resume import resume_run
 from control_tower.evals.run_config import FunctionRef, Kind, RunConfig, SandboxConfig, TaskSelection
 from control_tower.evals.smoke import checks
-from control_tower.evals.table import result_lines
+from control_tower.evals.table import result_lines, write_lines
 from control_tower.game.white import White
 from control_tower.models.roles import make_models, parse_roles
 from control_tower.policies.registry import policies
@@ -48,6 +49,7 @@ def play(
     *,
     smoke: bool = False,
     resume: str | None = None,
+    check: bool = False,
 ) -> int:
     """Run a configuration here and show what came of it.
 
@@ -57,6 +59,7 @@ def play(
         output_format: `table` or `json`.
         smoke: check what the run needs and play one sample of each stream only.
         resume: the log to go on from; empty is the newest unfinished one of this run.
+        check: end with 1 when a replay is not as it was recorded.
 
     Returns:
         The exit code: 0, or 1 when samples errored or the run did not finish.
@@ -78,7 +81,10 @@ def play(
         run = resume_run(plan, folder, Path(resume) if resume else None)
     else:
         run = run_local(plan, folder)
-    _show(run, output_format)
+    comparison = compare(plan, run.results.log) if plan.replaying or plan.nothing_runs else None
+    _show(run, output_format, comparison)
+    if check and comparison and not comparison.same and run.results.status == "success":
+        raise OperationError(f"the replay is not as it was recorded: {comparison.sentence}")
     return _exit_code(run)
 
 
@@ -227,14 +233,13 @@ def _smoke(plan: RunPlan) -> RunPlan:
     return plan.one_of_each_stream()
 
 
-def _show(run: LocalRun, output_format: Format) -> None:
+def _show(run: LocalRun, output_format: Format, comparison: Comparison | None) -> None:
     if output_format == "json":
-        click.echo(json.dumps(plain(run.results.as_json())))
+        replay = {} if comparison is None else {"replay": comparison.as_json()}
+        click.echo(json.dumps(plain({**run.results.as_json(), **replay})))
         return
-    lines = list(result_lines(run.results, run.unpriced))
-    width = max(len(name) for name, _ in lines)
-    for name, value in lines:
-        click.echo(configuration.redact(f"{name:<{width}}  {value}"))
+    lines = [*result_lines(run.results, run.unpriced), *(comparison.lines() if comparison else ())]
+    click.echo(write_lines(lines))
     click.echo(f"\nNext: {_inspect()} view --log-dir {shlex.quote(str(run.results.log.parent))}")
 
 

@@ -1,7 +1,8 @@
 """The table at the end of a run, for a person."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from control_tower.config import redact
 from control_tower.evals.oversight import Audits
 from control_tower.evals.results import Results, Tally
 from control_tower.logs.costs import total
@@ -16,7 +17,7 @@ def result_lines(results: Results, unpriced: list[str]) -> Iterator[tuple[str, s
     if results.side_success.samples:
         yield "side success", _tally(results.side_success)
     if results.side_success.samples and (results.usefulness.samples or results.decisions.get("audited")):
-        yield from _audits(results.audits)
+        yield from audit_lines(results.audits)
     if results.monitored_actions:
         unscored, asked = results.unscored_actions, results.monitored_actions
         yield "unscored actions", f"{unscored} of {asked} that monitors looked at"
@@ -47,7 +48,15 @@ def result_lines(results: Results, unpriced: list[str]) -> Iterator[tuple[str, s
     yield "log", str(results.log)
 
 
-def _audits(audits: Audits) -> Iterator[tuple[str, str]]:
+def write_lines(lines: Iterable[tuple[str, str]]) -> str:
+    """The lines as a table of two columns, without secrets."""
+    listed = list(lines)
+    width = max(len(name) for name, _ in listed)
+    return redact("\n".join(f"{name:<{width}}  {value}" for name, value in listed))
+
+
+def audit_lines(audits: Audits) -> Iterator[tuple[str, str]]:
+    """What audits came to."""
     yield "safety", f"undefined: {audits.why_no_safety}" if audits.safety is None else f"{audits.safety:.3f}"
     caught, uncaught = f"{audits.caught:.4g} caught", f"{audits.uncaught:.4g} succeeded uncaught"
     yield "attacks", f"{caught}, {uncaught}, of {len(audits.scored)}"

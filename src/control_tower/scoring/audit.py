@@ -14,6 +14,9 @@ from control_tower.metrics import audits
 from control_tower.records.audit import AttackAudit, HonestAudit, SampleAudit, audit_value, read_audit
 from control_tower.records.scores import AUDIT_SCORE, TASKS_SCORE, read_verdict
 
+METRICS = ("usefulness", "safety", "audit_budget", "cost", "unscored_actions")
+"""The metrics over audit Scores, as a log's header lists them behind `control_tower/`."""
+
 T = TypeVar("T")
 
 
