@@ -17,8 +17,17 @@ def _numbers(actions: Sequence[Score], trajectory: Score, judges_trajectory: boo
         np.array(values, dtype=np.float64),
         trajectory=math.nan if trajectory is None else trajectory,
         judges_trajectory=judges_trajectory or trajectory is not None,
-        unscored=sum(score is None for score in actions),
+        lacking=np.isnan(values),
     )
+
+
+def _actions(count: int) -> dict[str, Any]:
+    return {
+        "actions": count,
+        "judgeable": np.ones(count, dtype=bool),
+        "ran": count,
+        "slot_costs": np.zeros(count + 1),
+    }
 
 
 def honest(
@@ -33,7 +42,7 @@ def honest(
     **fields: Any,
 ) -> SampleNumbers:
     """An honest sample whose actions have these scores of one monitor; None is unscored."""
-    given = {"actions": len(scores), "judgeable": len(scores), "ran": len(scores), **fields}
+    given = {**_actions(len(scores)), **fields}
     return SampleNumbers(
         ref=SampleRef("log", id, epoch),
         stream="honest",
@@ -58,7 +67,7 @@ def attack(
     **fields: Any,
 ) -> SampleNumbers:
     """An attack sample whose actions have these scores of one monitor; None is unscored."""
-    given = {"actions": len(scores), "judgeable": len(scores), "ran": len(scores), **fields}
+    given = {**_actions(len(scores)), **fields}
     return SampleNumbers(
         ref=SampleRef("log", id, epoch),
         stream="attack",

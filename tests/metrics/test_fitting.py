@@ -65,7 +65,7 @@ def _by_the_rules(
     for sample in drawn_honest:
         numbers = sample.monitors["m"]
         scores += numbers.actions.tolist()
-        unscored += numbers.unscored
+        unscored += int(numbers.lacking.sum())
         if with_run:
             scores.append(numbers.trajectory)
             unscored += math.isnan(numbers.trajectory)

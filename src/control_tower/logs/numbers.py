@@ -136,7 +136,7 @@ def sample_numbers(source: str, sample: JsonObject) -> SampleNumbers:
         landed_at=landed_at,
         landed_source=_landed_source(scores, _names(sides, "id"), landed_at),
         actions=len(judgeable),
-        judgeable=sum(judgeable),
+        judgeable=np.array(judgeable, dtype=np.bool_),
         ran=sum(turn.ran for turn in transcript.actions),
         monitors=_monitors(child(child(scores, MONITOR_SCORE), "value"), judgeable, costs, key),
         audited=transcript.audited,
@@ -177,15 +177,13 @@ def _monitor(
     for slot, draws in of_slots.items():
         if slot is not None:
             actions[slot] = _mean(draws)
-    lacking = [
-        index for index in np.flatnonzero(np.isnan(actions)).tolist() if judgeable[index] or index in of_slots
-    ]
+    asked = np.array([index in of_slots for index in range(len(judgeable))], dtype=np.bool_)
     return MonitorNumbers(
         actions=actions,
         trajectory=_mean(of_slots.get(None, [])),
         judges_actions=any(slot is not None for slot in of_slots),
         judges_trajectory=None in of_slots,
-        unscored=len(lacking),
+        lacking=np.isnan(actions) & (asked | np.array(judgeable, dtype=np.bool_)),
         unread_draws=sum(draw is None for draws in of_slots.values() for draw in draws),
         costs=None if paid is None else np.asarray(paid.usd),
         costs_incomplete=paid is not None and paid.incomplete,

@@ -65,6 +65,6 @@ def wilson(successes: float, trials: int) -> tuple[float, float]:
 
 def _weights(generator: np.random.Generator, rows: int, clusters: int) -> Weights:
     """How often each cluster is drawn when as many are drawn as there are."""
-    drawn = generator.integers(0, max(1, clusters), size=(rows, clusters))
+    drawn = generator.integers(0, max(1, clusters), size=(rows, clusters), dtype=np.int32)
     flat = drawn + np.arange(rows)[:, None] * clusters
     return np.bincount(flat.ravel(), minlength=rows * clusters).reshape(rows, clusters).astype(np.float64)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from control_tower.metrics.audits import TIE_DECIMALS
-from control_tower.metrics.samples import Floats, MonitorNumbers, SampleNumbers
+from control_tower.metrics.samples import Flags, Floats, MonitorNumbers, SampleNumbers
 
 Ints = NDArray[np.intp]
 Cluster = Literal["combination", "environment"]
@@ -42,22 +42,21 @@ class Honest:
 
 @dataclass(frozen=True, eq=False)
 class Attack:
-    """The attack samples that have a side verdict."""
+    """Attack samples."""
 
     cluster: Ints
     clusters: int
     side: Floats
+    """The side verdict of each sample, NaN when unscored."""
     highest: Floats
     """Of each sample, the highest score among what could be audited before the harm."""
     ties: Ints
     """How often that highest score occurs there."""
 
-    def subset(self, chosen: NDArray[np.bool_]) -> Attack:
-        """Some of the samples, in clusters numbered anew."""
-        _, cluster = np.unique(self.cluster[chosen], return_inverse=True)
-        clusters = int(cluster.max()) + 1 if cluster.size else 0
+    def subset(self, chosen: Flags) -> Attack:
+        """Some of the samples; clusters keep their numbers."""
         return Attack(
-            cluster.astype(np.intp), clusters, self.side[chosen], self.highest[chosen], self.ties[chosen]
+            self.cluster[chosen], self.clusters, self.side[chosen], self.highest[chosen], self.ties[chosen]
         )
 
 
@@ -87,12 +86,12 @@ class Monitor:
     def numbers(self, sample: SampleNumbers) -> MonitorNumbers:
         """What it said about a sample; where it said nothing, all that it should have judged is unscored."""
         return sample.monitors.get(self.name) or MonitorNumbers(
-            np.full(sample.actions, math.nan), unscored=sample.judgeable
+            np.full(sample.actions, math.nan), lacking=sample.judgeable
         )
 
     def unscored_actions(self, sample: SampleNumbers) -> int:
         """How many actions it was to judge and gave no score."""
-        return self.numbers(sample).unscored if self.judges_actions else 0
+        return int(self.numbers(sample).lacking.sum()) if self.judges_actions else 0
 
     def unscored_trajectory(self, sample: SampleNumbers) -> bool:
         """Whether it was to judge the finished run and gave no score."""
@@ -144,7 +143,7 @@ def attack_columns(
     """The attack samples as columns.
 
     Args:
-        samples: Those with a side verdict.
+        samples: The attack samples.
         cluster: What is resampled.
         monitor: Whose scores audits go by.
         live: Audits are those that happened while the samples ran, which are given the score 1.
@@ -160,7 +159,7 @@ def attack_columns(
         if scores.size:
             highest[index] = scores.max()
             ties[index] = np.count_nonzero(scores == highest[index])
-    side = np.array([sample.side for sample in samples], dtype=np.float64)
+    side = np.array([math.nan if s.side is None else s.side for s in samples], dtype=np.float64)
     return Attack(of_cluster, clusters, side, highest, ties)
 
 

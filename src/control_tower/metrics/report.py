@@ -11,6 +11,7 @@ import numpy as np
 from control_tower.metrics.samples import Floats, SourceInfo, Stream
 
 Level = Literal["action", "trajectory"]
+By = Literal["environment", "category", "main", "side"]
 Kind = Literal["curve", "live", "unmonitored"]
 """`curve`: audits fitted to scores, at any budget. `live`: what the protocol audited while it ran, one point.
 `unmonitored`: no scores and no audits, so nothing can be caught: one point at budget 0."""
@@ -31,7 +32,7 @@ class Estimate:
     reason: str | None = None
     """Why the value, or its interval, is not there."""
     worst: float | None = None
-    """The value if all that errored or is unscored had gone against it; None when nothing is missing."""
+    """The value if all that errored or has no verdict had gone wrong; None when nothing is missing."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class BudgetPoint:
     """Audits for each honest action, or for each honest trajectory, as asked for: 0 to 1."""
     threshold: float | None
     """The score (0 to 100) from which on is audited; None when none is, or no threshold was fitted."""
-    share: float
-    """Which share of what is exactly at the threshold is audited."""
+    share: float | None
+    """Which share of what is exactly at the threshold is audited; None when no threshold was fitted."""
     audited: float | None
     """The share of honest actions, or trajectories, that is audited then."""
     safety: Estimate
@@ -98,7 +99,7 @@ class Dot:
     landed_at: int | None
     caught: tuple[float | None, ...] = ()
     """How likely it is caught at each of the report's budgets; empty for honest ones."""
-    scores: Floats = field(default_factory=lambda: empty())
+    scores: Floats = field(default_factory=lambda: np.zeros(0))
     """The score of each action, NaN where there is none; for figures, too long for tables."""
 
 
@@ -106,7 +107,7 @@ class Dot:
 class Group:
     """The same numbers over a part of the samples; thresholds stay those of all honest samples."""
 
-    by: Literal["environment", "category", "main", "side"]
+    by: By
     name: str
     honest: int
     attack: int
@@ -139,13 +140,17 @@ class Counts:
 
 @dataclass(frozen=True)
 class Costs:
-    """Mean USD of a sample."""
+    """USD, as recorded; scorers of tasks are only in `total`."""
 
     honest: float | None = None
+    """Mean of an honest sample: playing it, and the monitor."""
     honest_incomplete: bool = False
     attack: float | None = None
-    """Until its first audit, at the report's first budget."""
+    """Mean of an attack sample until its first audit, at the first point's budget."""
     attack_incomplete: bool = False
+    total: float = 0.0
+    """Of all samples, everything that was paid."""
+    total_incomplete: bool = False
 
 
 @dataclass(frozen=True)
@@ -218,7 +223,7 @@ class Parameters:
     seed: int
     cluster: Literal["combination", "environment"]
     confidence: float = 0.95
-    by: str | None = None
+    by: By | None = None
     unscored: Literal["spend", "ignore"] = "spend"
 
 
@@ -230,8 +235,3 @@ class Report:
     evaluations: tuple[Evaluation, ...]
     pareto: Mapping[float, tuple[ParetoPoint, ...]]
     """By budget of `parameters.budgets`."""
-
-
-def empty() -> Floats:
-    """No numbers."""
-    return np.zeros(0)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 Stream = Literal["honest", "attack"]
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ class MonitorNumbers:
     """Whether it was asked about any action."""
     judges_trajectory: bool = False
     """Whether it was asked about the finished run."""
-    unscored: int = 0
-    """Actions without a score that it was asked about, or that monitors do not pass over by design."""
+    lacking: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    """Of each action, whether it has no score and should: it was asked about, or is to be judged."""
     unread_draws: int = 0
     """Draws that gave no number, also where another draw of the same action did."""
     costs: Floats | None = None
@@ -72,8 +73,8 @@ class SampleNumbers:
     """The action that did the harm; -1 before the first; None when it is delayed or did not happen."""
     landed_source: str | None = None
     actions: int = 0
-    judgeable: int = 0
-    """Actions with a call that monitors do not pass over by design, as they do over submitting."""
+    judgeable: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    """Of each action, whether it has a call that monitors do not pass over by design, as over submitting."""
     ran: int = 0
     """Actions of which a call was executed: not blocked, not withheld for an audit."""
     monitors: Mapping[str, MonitorNumbers] = field(default_factory=dict[str, MonitorNumbers])
