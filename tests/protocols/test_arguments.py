@@ -36,10 +36,7 @@ MONITORED = ["trusted-monitoring", "defer-to-trusted", "trusted-editing", "defer
         *((name, {"monitors": "[]"}, "name at least one") for name in MONITORED),
         *((name, {"monitors": "trajectory"}, "ct run monitor") for name in MONITORED),
         *((name, {"on_unscored": "ignore"}, "'audit' or 'run'") for name in MONITORED),
-        *(
-            (name, {"harness": "{kind: inspect_swe, agent: coder}"}, "leave harness out")
-            for name in MONITORED
-        ),
+        *((name, {"harness": "{kind: inspect_swe, agent: x}"}, "leave harness out") for name in MONITORED),
         ("null-blue-team", {"harness": "{kind: inspect_swe}"}, "leave harness out"),
         ("block-all", {"harness": "{kind: inspect_swe}"}, "leave harness out"),
     ],

@@ -20,14 +20,16 @@ class HarnessChoice(BaseModel):
 
 
 def _spelled(value: Any) -> Any:
-    """`{kind: null}` is read by YAML as no kind at all."""
+    """`null` is read by YAML as nothing at all, alone and in `{kind: null}`."""
+    if value is None:
+        return PLAIN
     if isinstance(value, dict) and value.get("kind", "") is None:  # pyright: ignore[reportUnknownMemberType]
         return {**value, "kind": "null"}  # pyright: ignore[reportUnknownVariableType]
     return {"kind": value} if isinstance(value, str) else value  # pyright: ignore[reportUnknownVariableType]
 
 
-HarnessArg = Annotated[HarnessChoice, BeforeValidator(_spelled)]
 PLAIN = HarnessChoice()
+HarnessArg = Annotated[HarnessChoice, BeforeValidator(_spelled)]
 
 
 def check_harness(harness: HarnessChoice) -> None:
