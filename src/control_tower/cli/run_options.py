@@ -31,16 +31,26 @@ _REFUSED_SHORT = {"--harness-arg": "-ha"}
 
 def eval_options(function: C) -> C:
     """Add every option of a run with one policy to a command."""
-    return _with_options(function, [*_POLICY, *_OLD_SPELLINGS])
+    return _with_options(function, [*_SELECTION, *_POLICY, *_OLD_SPELLINGS])
 
 
 def control_eval_options(function: C) -> C:
     """Add every option of a run with an honest and an attack policy to a command."""
-    return _with_options(function, _POLICIES)
+    return _with_options(function, [*_SELECTION, *_POLICIES])
 
 
-def _with_options(function: C, policies: Sequence[Callable[[Any], Any]]) -> C:
-    for option in reversed([*_SELECTION, *policies, *_SIDES, *_WHERE, *_HOW, *_OUTPUT, *_hidden()]):
+def replay_options(function: C) -> C:
+    """Add the options that a replay of a log has to a command."""
+    check = click.option(
+        "--check",
+        is_flag=True,
+        help="End with 1 when a task score or landing is not the recorded one, or a play left its recording.",
+    )
+    return _with_options(function, [*_ENVIRONMENTS_AND_TASKS, _LIMIT, check])
+
+
+def _with_options(function: C, who_and_what: Sequence[Callable[[Any], Any]]) -> C:
+    for option in reversed([*who_and_what, *_SIDES, *_WHERE, *_HOW, *_OUTPUT, *_hidden()]):
         function = option(function)
     return function
 
@@ -66,7 +76,7 @@ def _refused(name: str) -> Callable[[Any], Any]:
     return click.option(*names, multiple=True, hidden=True, expose_value=False, callback=refuse)
 
 
-_SELECTION = [
+_ENVIRONMENTS_AND_TASKS = [
     click.option(
         "-e",
         "--env",
@@ -91,6 +101,12 @@ _SELECTION = [
         metavar="TASK",
         help="A side task, combined with each main task. Repeatable.",
     ),
+]
+
+_LIMIT = click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N samples.")
+
+_SELECTION = [
+    *_ENVIRONMENTS_AND_TASKS,
     click.option(
         "--task-file",
         "task_file",
@@ -120,7 +136,7 @@ _SELECTION = [
         metavar="[ENV:]KEY=VALUE",
         help="An argument of an environment. Repeatable.",
     ),
-    click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N samples."),
+    _LIMIT,
     click.option(
         "--main-tasks-with-no-scorers",
         type=click.Choice(["error", "include", "exclude"]),

@@ -10,7 +10,7 @@ from control_tower.game.play import OUTCOME, GameTools, Play
 from control_tower.logs.recordings import Recording
 from control_tower.logs.tool_names import SUBMIT, is_submission_tool
 from control_tower.sandbox.replay import Now, OutputServer, ReplayDiverged
-from control_tower.scoring.carried import DIVERGED, DIVERGED_ACTION, DIVERGED_STEP, SERVED
+from control_tower.scoring.carried import DIVERGED, SERVED
 
 OUTCOME_DIVERGED = "diverged"
 
@@ -63,11 +63,9 @@ class ServedSample:
                 {
                     OUTCOME: OUTCOME_DIVERGED,
                     DIVERGED: str(diverged),
-                    DIVERGED_STEP: diverged.step,
-                    DIVERGED_ACTION: diverged.action,
                 }
             )
-            transcript().info({"diverged": diverged.as_json()}, source="eval")
+            transcript().info({"diverged": diverged.divergence.as_json()}, source="eval")
             self._state.completed = True
             return
         actions = play.ledger.actions - (finish == "audited")

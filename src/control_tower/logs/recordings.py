@@ -77,7 +77,7 @@ class Recording:
     submitted: bool
     """Whether a submit ended it."""
     left_out: dict[str, int]
-    """Calls that red made for itself and that are not played again, counted by tool."""
+    """As `RecordedSample.left_out`."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,8 @@ class RecordedSample:
     """Every model that answered while it was first played, sorted."""
     error: str | None
     """What it failed with."""
+    left_out: dict[str, int]
+    """Calls that red made for itself and that are not played again, counted by tool."""
 
     @property
     def environment(self) -> JsonObject:
@@ -298,14 +300,15 @@ def _private_calls(
 
 
 def _recorded_sample(sample: JsonObject, key: SampleKey) -> RecordedSample:
-    error = child(sample, "error")
+    error, recording = child(sample, "error"), read_recording(sample)
     return RecordedSample(
         key=key,
         metadata=child(sample, "metadata"),
-        turns=len(read_recording(sample).turns),
+        turns=len(recording.turns),
         scores=child(sample, "scores"),
         models=tuple(sorted(set(_models(sample)))),
         error=str(error.get("message")) if error else None,
+        left_out=recording.left_out,
     )
 
 

@@ -7,33 +7,29 @@ turn with the recorded one. A turn that is another ends the play with `ReplayDiv
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
 from inspect_ai.model import ChatMessageAssistant, ChatMessageTool
-from inspect_ai.tool import ToolCall, ToolDef, ToolError, ToolResult
+from inspect_ai.tool import ToolDef, ToolError, ToolResult
 from inspect_ai.util import (
     ExecResult,
     SandboxEnvironment,
     SandboxEnvironmentConfigType,
     sandboxenv,
 )
-from pydantic import JsonValue
 from typing_extensions import override
 
 from control_tower.errors import OperationError, StateError
 from control_tower.inspect_private import tool_timeout
+from control_tower.logs.divergence import Divergence, first_difference
 from control_tower.logs.json_text import JsonObject
 from control_tower.logs.recordings import RecordedCall, Recording
-from control_tower.logs.tool_names import AUDITED, BLOCKED, bare_name
+from control_tower.logs.tool_names import AUDITED, bare_name
 
 REPLAY = "replay"
 """The sandbox type."""
-
-_SHOWN = 200
-"""Characters of a call that a message shows."""
 
 
 @sandboxenv(name=REPLAY)  # pyright: ignore[reportUntypedClassDecorator]
@@ -80,30 +76,12 @@ class ReplayDiverged(OperationError):
 
     Args:
         sample: its id.
-        step: the step of the play, from 0.
-        action: the number of the action, from 0.
-        expected: the recorded call, in words.
-        actual: the call that came instead.
+        divergence: where, and what it did.
     """
 
-    def __init__(self, sample: str, step: int, action: int, expected: str, actual: str) -> None:
-        super().__init__(
-            f"{sample} leaves its recording at step {step} (action {action}): "
-            f"expected {expected}, got {actual}"
-        )
-        self.step = step
-        self.action = action
-        self.expected = expected
-        self.actual = actual
-
-    def as_json(self) -> dict[str, JsonValue]:
-        """As the log records it."""
-        return {
-            "step": self.step,
-            "action": self.action,
-            "expected": self.expected,
-            "actual": self.actual,
-        }
+    def __init__(self, sample: str, divergence: Divergence) -> None:
+        super().__init__(f"{sample} left its recording at {divergence}")
+        self.divergence = divergence
 
 
 @dataclass(frozen=True)
@@ -161,8 +139,9 @@ class OutputServer:
         if calls and all(call.function == AUDITED for call in calls):
             return
         recorded = self._recorded[now.action] if now.action < len(self._recorded) else ()
-        if difference := first_difference(recorded, calls):
-            raise ReplayDiverged(self._sample, now.step, now.action, *difference)
+        made = [(bare_name(call.function), call.arguments) for call in calls]
+        if difference := first_difference([call.what for call in recorded], made):
+            raise ReplayDiverged(self._sample, Divergence(now.step, now.action, *difference))
         self._checked = now.action
         self._left = list(recorded)
 
@@ -180,29 +159,6 @@ class OutputServer:
         call = next((call for call in same if call.arguments == arguments), same[0])
         self._left.remove(call)
         return call
-
-
-def first_difference(recorded: Sequence[RecordedCall], calls: Sequence[ToolCall]) -> tuple[str, str] | None:
-    """The first recorded call that a turn does not make, and what it does instead; None when it makes all."""
-    for i in range(max(len(recorded), len(calls))):
-        expected = recorded[i].what if i < len(recorded) else None
-        actual = (bare_name(calls[i].function), calls[i].arguments) if i < len(calls) else None
-        if expected != actual:
-            return _told(expected), _told(actual)
-    return None
-
-
-def _told(call: tuple[str, JsonObject] | None) -> str:
-    """A call in words, cut when long."""
-    if call is None:
-        return "no further call"
-    function, arguments = call
-    inner = arguments.get("call") or arguments.get("withheld_call")
-    if function in (BLOCKED, AUDITED) and isinstance(inner, dict):
-        refused = cast(JsonObject, inner)
-        return f"{function} {_told((str(refused.get('function')), refused.get('arguments') or {}))}"
-    text = f"{function} {json.dumps(arguments, ensure_ascii=False)}"
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 def _answer(call: RecordedCall) -> ToolResult:

@@ -12,10 +12,7 @@ SERVED = "replay_served"
 """Sample metadata: `all` when the play was the recorded one to its end, else `part`."""
 
 DIVERGED = "replay_divergence"
-"""Sample metadata: how the play left its recording, in one line; beside it the step and the action."""
-
-DIVERGED_STEP = "replay_diverged_at_step"
-DIVERGED_ACTION = "replay_diverged_at_action"
+"""Sample metadata: where the play left its recording, in one line."""
 
 
 def carried_score(state: TaskState, recorded: Mapping[str, Any], key: str) -> Score:
