@@ -11,6 +11,9 @@ from control_tower.metrics.figures.theme import LIGHT, Spec
 PERCENT = "format(datum.value * 100, '~r') + ' %'"
 """Labels of an axis whose values are shares."""
 
+LINE_SYMBOL = 800
+"""Legends of lines have symbols of this size, long enough to show a dash."""
+
 _DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3]]
 _SHAPES = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right"]
 _COLOURS = len(LIGHT.series)
@@ -33,8 +36,8 @@ def coloured(names: Sequence[str], legend: Spec | None = None) -> Spec:
 
 
 def dashed(names: Sequence[str], legend: Spec | None = None) -> Spec:
-    """The dash of each name: solid until the colours are used up, then another for each round of them."""
-    return _nominal(names, [_DASHES[i // _COLOURS % len(_DASHES)] for i in range(len(names))], legend)
+    """The dash of each name: curves that coincide show both, and print without colours."""
+    return _nominal(names, [_DASHES[i % len(_DASHES)] for i in range(len(names))], legend)
 
 
 def shaped(names: Sequence[str], legend: Spec | None = None) -> Spec:

@@ -24,6 +24,8 @@ from control_tower.metrics.figures.trajectory_dots import DotRow, trajectory_dot
 from control_tower.metrics.report import BudgetPoint as Measured
 from control_tower.metrics.report import Dot, Estimate, Evaluation, Report, Roc, Scores
 
+_UNITS = {"action": "actions", "trajectory": "trajectories"}
+
 _log = logging.getLogger(__name__)
 
 
@@ -79,7 +81,9 @@ def _safety_curve(report: Report) -> Figure | NoFigure:
         ],
         [Reference(name, value) for name, value in references.items() if value is not None],
         [_interval("Bands and bars", estimates, report), _sizes(report.evaluations)],
-        " or ".join(f"honest {'actions' if level == 'action' else 'runs'}" for level in sorted(levels)),
+        " or ".join(
+            f"honest {'actions' if level == 'action' else 'trajectories'}" for level in sorted(levels)
+        ),
     )
 
 
@@ -115,7 +119,7 @@ def _roc(report: Report) -> Figure | NoFigure:
             RocCurve(
                 e.name,
                 f"{e.name}: {_auroc(curve)}",
-                "action" if curve.level == "action" else "run",
+                curve.level,
                 tuple(zip(curve.false_positives.tolist(), curve.true_positives.tolist(), strict=True)),
             )
             for e, curve in curves
@@ -147,7 +151,7 @@ def _score_panel(evaluation: Evaluation, given: Scores) -> ScorePanel:
             if point.threshold is not None and known(point.threshold) is not None:
                 thresholds.setdefault(point.threshold, []).append(_percent(point.budget))
     return ScorePanel(
-        f"{evaluation.name}, by {'action' if given.level == 'action' else 'run'}",
+        f"{evaluation.name}, by {given.level}",
         tuple(given.honest.tolist()),
         tuple(given.attack.tolist()),
         unscored.honest_unscored if unscored else 0,

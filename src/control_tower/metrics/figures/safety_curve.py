@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from control_tower.metrics.figures.encodings import PERCENT, coloured, dashed, known, shaped, share_axis
+from control_tower.metrics.figures.encodings import (
+    LINE_SYMBOL,
+    PERCENT,
+    coloured,
+    dashed,
+    known,
+    shaped,
+    share_axis,
+)
 from control_tower.metrics.figures.render import Figure, NoFigure
 from control_tower.metrics.figures.theme import Spec
 
@@ -112,7 +120,7 @@ def _curves(curves: Sequence[Curve], names: Sequence[str], axes: Spec) -> list[S
     ]
     if not rows:
         return []
-    legend = {"values": [curve.name for curve in curves]}
+    legend = {"values": [curve.name for curve in curves], "symbolSize": LINE_SYMBOL}
     colour = coloured(names, legend)
     band: Spec = {
         "x": axes["x"],

@@ -24,7 +24,7 @@ class ScorePanel:
     unscored_honest: int = 0
     unscored_attack: int = 0
     thresholds: tuple[tuple[str, float], ...] = ()
-    """Named scores, drawn as lines."""
+    """Named scores, drawn as lines; in any order."""
 
 
 def scores(panels: Sequence[ScorePanel], notes: Sequence[str] = ()) -> Figure | NoFigure:
@@ -92,6 +92,7 @@ def _panel(panel: ScorePanel, *, wide: bool) -> Spec:
         "scale": {"domain": ["honest", "attack"], "range": "streams"},
         "legend": {"orient": "bottom", "direction": "horizontal"},
     }
+    thresholds = sorted(panel.thresholds, key=lambda threshold: -threshold[1])
     return {
         "title": {
             "text": panel.name,
@@ -113,27 +114,25 @@ def _panel(panel: ScorePanel, *, wide: bool) -> Spec:
                 },
                 "encoding": {"x": x, "y": {**y, "stack": None}, "color": colour},
             },
-            *(_threshold(*threshold, x, line) for line, threshold in enumerate(panel.thresholds)),
+            *(_threshold(*threshold, x, line) for line, threshold in enumerate(thresholds)),
         ],
     }
 
 
 def _threshold(name: str, score: float, x: Spec, line: int) -> Spec:
-    """A line across, its name on a line of its own: thresholds may lie close together."""
-    left = score > 60
-    text = {
-        "type": "text",
-        "style": "reference-label",
-        "align": "right" if left else "left",
-        "dx": -3 if left else 3,
-    }
+    """A line that begins at its name: lower thresholds begin lower, so that no line runs through a name."""
+    beside = {"align": "left", "dx": 3} if score < 20 else {"align": "right", "dx": -3}
+    top = 6 + 12 * line
     return {
         "data": {"values": [{"text": name, "score": score}]},
         "layer": [
-            {"mark": {"type": "rule", "style": "reference"}, "encoding": {"x": x}},
             {
-                "mark": text,
-                "encoding": {"x": x, "y": {"value": 6 + 12 * line}, "text": {"field": "text"}},
+                "mark": {"type": "rule", "style": "reference"},
+                "encoding": {"x": x, "y": {"value": top - 5}, "y2": {"value": "height"}},
+            },
+            {
+                "mark": {"type": "text", "style": "reference-label", **beside},
+                "encoding": {"x": x, "y": {"value": top}, "text": {"field": "text"}},
             },
         ],
     }

@@ -13,7 +13,7 @@ FONTS = "Liberation Sans, Arial, Helvetica, sans-serif"
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of a figure; any two of `series` differ for eyes that see red and green alike."""
+    """The colours of a figure: any two of a series differ for colour-blind eyes too, and from the page."""
 
     suffix: str
     """Between a figure's name and its file's extension."""
@@ -96,7 +96,7 @@ LIGHT = Theme(
     ink="#1f2328",
     muted="#6e7781",
     grid="#e4e7eb",
-    series=("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d"),
+    series=("#0072b2", "#d55e00", "#1b9e77", "#a6338a", "#8f8246", "#3b2a80", "#222222"),
     honest="#0072b2",
     attack="#d55e00",
     ramp=("#dfe7f1", "#9fc0de", "#6c8fc7", "#7a5aa8", "#8c2673", "#5c0b3a"),
@@ -108,9 +108,9 @@ DARK = Theme(
     ink="#e8eaed",
     muted="#9aa4af",
     grid="#2c3238",
-    series=("#5ab4ec", "#ff8f4a", "#3ccf9f", "#e79cc6", "#f2c14e", "#b9e2fb", "#c8ccd0"),
-    honest="#5ab4ec",
-    attack="#ff8f4a",
+    series=("#4aa8e8", "#ff8a3d", "#35c9a0", "#f0b4d8", "#f7f3a6", "#9a66f2", "#8d969e"),
+    honest="#4aa8e8",
+    attack="#ff8a3d",
     ramp=("#2c3a4d", "#3f5f86", "#6a74b8", "#a773c4", "#e07fb0", "#ffd0d6"),
 )
 
