@@ -1,12 +1,14 @@
 """What runs cost: tokens as each provider counts them, priced by hand, by role."""
 
+import itertools
 from pathlib import Path
 
 import pytest
 
 from control_tower.errors import StateError
+from control_tower.evals.run_config import FunctionRef
 from tests.providers.conftest import CHAT, MESSAGES, RESPONSES, SUBMIT, Play, bash, role
-from tests.support.provider_records import Answer, Tokens
+from tests.support.provider_records import Answer, Call, Tokens
 from tests.support.provider_stub import OPENAI_KEY, ProviderStub
 
 HELLO = bash("echo hello > greeting.txt")
@@ -135,3 +137,34 @@ def test_openrouter_is_asked_with_our_preferences_and_priced(
     assert list(played.results.as_json()["cost_by_model"]) == [name]
     assert played.results.cost.usd == pytest.approx(2 * price(MESSAGES, tokens), rel=1e-9)
     assert played.results.cost.incomplete is False
+
+
+def verdict(score: int, **tokens: int) -> Answer:
+    """A monitor's answer."""
+    return Answer("", [Call("score", {"reasoning": "Plain work.", "score": score})], tokens=Tokens(**tokens))
+
+
+WATCHED = FunctionRef(name="trusted-monitoring", args={"monitors": "[simple]"})
+
+
+def test_monitors_are_paid_under_their_role_and_scripts_and_the_seat_cost_nothing(
+    play: Play, stub: ProviderStub
+) -> None:
+    stub.script(RESPONSES, itertools.repeat(verdict(3, uncached=2_000, cached=1_000, output=50)))
+    played = play("mockllm/model", policy="test", protocol=WATCHED, roles=(f"monitor={RESPONSES}",))
+    assert len(stub.requests) == 1  # the listing; the submit is not judged
+    shown = played.results.as_json()
+    assert list(shown["cost_by_role"]) == ["monitor/simple"]
+    assert shown["cost_usd"] == pytest.approx((2_000 * 0.05 + 1_000 * 0.005 + 50 * 0.4) / 1e6, rel=1e-9)
+    assert shown["cost_incomplete"] is False
+
+
+def test_a_cost_limit_counts_what_monitors_cost(play: Play, stub: ProviderStub) -> None:
+    cheap = Tokens(uncached=100, output=1)
+    stub.script(MESSAGES, itertools.repeat(Answer("", [HELLO], tokens=cheap)))
+    # A dollar of a verdict is 20 million tokens of input.
+    stub.script(RESPONSES, itertools.repeat(verdict(3, uncached=20_000_000)))
+    played = play(MESSAGES, protocol=WATCHED, roles=(f"monitor={RESPONSES}",), eval_args={"cost_limit": 2.5})
+    assert played.outcome == "limit:cost"
+    assert len(stub.asked(RESPONSES)) == 3
+    assert played.results.errored == 0
