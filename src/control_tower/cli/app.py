@@ -21,6 +21,8 @@ INTERRUPTED = 130
         "demo": ("control_tower.cli.demo:demo", "Run a whole evaluation without keys, Docker or network."),
         "run": ("control_tower.cli.run:run", "Run evaluations."),
         "logs": ("control_tower.cli.logs:logs", "Look into eval logs."),
+        "metrics": ("control_tower.cli.metrics:metrics", "Measure safety and usefulness, with intervals."),
+        "game-metrics": ("control_tower.cli.metrics:game_metrics", ""),
         "runs": ("control_tower.cli.runs:runs", "Compare runs."),
         "timing": ("control_tower.cli.timing:timing", "Say where a log's time, tokens and money went."),
         "list": ("control_tower.cli.list:list_", "List policies, protocols, monitors, models and tasks."),

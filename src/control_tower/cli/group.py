@@ -26,7 +26,8 @@ class Group(click.Group):
 
         Args:
             args: as for `click.Group`.
-            lazy: by command name, where it is (`module:attribute`) and its line in the group's help.
+            lazy: by command name, where it is (`module:attribute`) and its line in the group's help; without
+                a line it is not listed.
             refused: by command name, why it cannot be used and what to do instead.
             kwargs: as for `click.Group`.
         """
@@ -71,6 +72,8 @@ class Group(click.Group):
         lines: list[tuple[str, str]] = []
         for name in self.list_commands(ctx):
             if name in self.lazy:
+                if not self.lazy[name][1]:
+                    continue
                 lines.append((name, self.lazy[name][1]))
             elif not self.commands[name].hidden:
                 lines.append((name, self.commands[name].get_short_help_str(formatter.width)))
