@@ -1,21 +1,31 @@
 """Prices: whose file counts, which names a row prices, and that the unknown stays unpriced."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inspect_ai.model import ModelCost, ModelUsage, compute_model_cost
 
 from control_tower.errors import OperationError, ValidationError
 from control_tower.models.cost import Cost, cost_of_usage
 from control_tower.models.rate_sources import Prices
-from control_tower.models.rates import RateTable, read_rates
+from control_tower.models.rates import Pricing, RateTable, Tier, read_rates
 
 
 def table(*models: str, **pricing: Any) -> dict[str, Any]:
     """A rate table as JSON."""
     row = {"input_per_million": 1.0, "output_per_million": 2.0, "cached_input_per_million": 0.1, **pricing}
     return {"rows": [{"model": model, "pricing": row} for model in models]}
+
+
+def tiers(*limits: int | None) -> list[dict[str, Any]]:
+    """Tiers that end at these lengths of the prompt."""
+    prices = {"input_per_million": 1.0, "output_per_million": 2.0, "cached_input_per_million": 0.1}
+    return [{**prices, "max_input_tokens": limit} for limit in limits]
 
 
 @pytest.fixture(autouse=True)
@@ -80,13 +90,69 @@ def test_pricing_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{", '{"rows": [{"model": "x"}]}', '{"rows": [{"model": "x", "extra": 1}]}']
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"rows": []}',
+        '{"rows": [{"model": "x"}]}',
+        '{"rows": [{"model": "x", "extra": 1}]}',
+        json.dumps(table("x", input_per_million=-1.0)),
+        json.dumps(table("x", output_per_million=math.nan)),
+        json.dumps(table("x", tiers=[])),
+        json.dumps(table("x", tiers=tiers(200, None, 300))),
+        json.dumps(table("x", tiers=tiers(300, 200, None))),
+        json.dumps(table("x", tiers=tiers(200, 200, None))),
+        json.dumps(table("x", tiers=tiers(200))),
+    ],
 )
 def test_a_bad_rate_file_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "rates.json"
     path.write_text(text)
     with pytest.raises(OperationError, match=r"rates\.json"):
         read_rates(path)
+
+
+def test_an_empty_cache_of_rates_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "model_rates.json").write_text('{"rows": []}')
+    with pytest.raises(OperationError, match=r"model_rates\.json is empty"):
+        Prices()
+
+
+COUNTS = st.integers(0, 10_000_000)
+DOLLARS = st.floats(0, 1_000)
+
+
+@given(st.tuples(*[COUNTS] * 4), st.tuples(*[DOLLARS] * 4), st.booleans())
+def test_our_price_of_a_call_is_the_one_that_inspect_stamps(
+    counts: tuple[int, ...], dollars: tuple[float, ...], hour: bool
+) -> None:
+    names = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write", "output_tokens")
+    usage = dict(zip(names, counts, strict=True))
+    uncached, read, multiplier, output = dollars
+    pricing = Pricing(
+        input_per_million=uncached,
+        output_per_million=output,
+        cached_input_per_million=read,
+        cache_write_multiplier=multiplier,
+    )
+    inspects = ModelCost(
+        input=uncached, output=output, input_cache_read=read, input_cache_write=uncached * multiplier
+    )
+    stamped = compute_model_cost(inspects, ModelUsage.model_validate(usage), "1h" if hour else None)
+    assert pricing.dollars(usage, hour=hour) == pytest.approx(stamped, rel=1e-9)
+
+
+@given(st.lists(st.integers(1, 1_000), min_size=1, unique=True), st.integers(0, 1_200))
+def test_a_prompt_is_in_the_first_tier_that_it_fits(limits: list[int], prompt: int) -> None:
+    rising = [*sorted(limits), None]
+    pricing = Pricing.model_validate({**table("x")["rows"][0]["pricing"], "tiers": tiers(*rising)})
+    expected = next((limit for limit in sorted(limits) if prompt <= limit), None)
+    tier = pricing.at(prompt)
+    assert isinstance(tier, Tier)
+    assert tier.max_input_tokens == expected
 
 
 def test_a_missing_rate_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,8 @@ def test_cached_written_and_reasoning_tokens_are_counted_once(
     shown = played.results.as_json()
     assert shown["cost_usd"] == pytest.approx(expected, rel=1e-9)
     assert shown["cost_incomplete"] is False
+    assert shown["fresh_cost"] == {"usd": pytest.approx(expected, rel=1e-9), "incomplete": False}
+    assert shown["cached_answers"] == 0
     assert played.log.stats.model_usage[model].total_cost == pytest.approx(expected, rel=1e-9)
     assert played.sample.role_usage["hidden_untrusted"].total_cost == pytest.approx(expected, rel=1e-9)
 
