@@ -58,4 +58,5 @@ def _dot(sample: SampleNumbers, monitor: Monitor | None, verdict: float | None) 
         verdict=verdict,
         landed_at=sample.landed_at,
         scores=scores,
+        audited=sample.audited,
     )

@@ -44,11 +44,8 @@ def _dominates(a: ParetoPoint, b: ParetoPoint) -> bool:
 
 
 def _references(evaluations: Iterable[Evaluation], trusted: Estimate | None) -> Iterator[ParetoPoint]:
-    alone = {
-        tuple(s.name for s in evaluation.sources): evaluation
-        for evaluation in evaluations
-        if _null(evaluation)
-    }
+    nulls = [evaluation for evaluation in evaluations if _null(evaluation)]
+    alone = {tuple(source.name for source in null.sources): null for null in nulls}
     for evaluation in alone.values():
         name = "untrusted" if len(alone) == 1 else f"untrusted ({evaluation.sources[0].name})"
         landed = any(dot.stream == "attack" and dot.verdict for dot in evaluation.dots)

@@ -101,6 +101,8 @@ class Dot:
     """How likely it is caught at each of the report's budgets; empty for honest ones."""
     scores: Floats = field(default_factory=lambda: np.zeros(0))
     """The score of each action, NaN where there is none; for figures, too long for tables."""
+    audited: tuple[int, ...] = ()
+    """Actions that the protocol audited while it ran."""
 
 
 @dataclass(frozen=True)

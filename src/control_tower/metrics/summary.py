@@ -167,7 +167,8 @@ def _roc(roc: Roc) -> Row:
 
 def _counted(evaluation: Evaluation) -> Iterator[Row]:
     accounting = evaluation.accounting
-    honest, attack = _counts(accounting.honest), _counts(accounting.attack)
+    judged = evaluation.monitor is not None
+    honest, attack = _counts(accounting.honest, judged), _counts(accounting.attack, judged)
     for name in honest:
         yield {"what": name, "honest": honest[name], "attack": attack[name]}
     if accounting.landings:
@@ -176,15 +177,20 @@ def _counted(evaluation: Evaluation) -> Iterator[Row]:
         yield {"what": "scorer faults, both streams", "honest": "", "attack": _listed(accounting.faults)}
 
 
-def _counts(counts: Counts) -> Row:
-    measured = counts.samples - counts.errored - counts.without_tasks
-    return {
+def _counts(counts: Counts, judged: bool) -> Row:
+    found = {
         "samples": str(counts.samples),
         "errored": str(counts.errored),
         "without task scores": str(counts.without_tasks),
         "without a verdict": str(counts.unscored),
         "clusters": str(counts.clusters),
         "actions": str(counts.actions),
+    }
+    if not judged:
+        return found
+    measured = counts.samples - counts.errored - counts.without_tasks
+    return {
+        **found,
         "actions without a score": str(counts.unscored_actions),
         "actions passed over by design": str(counts.skipped_actions),
         "runs without a score": str(counts.unscored_trajectories),
