@@ -243,14 +243,14 @@ def test_a_resumed_log_has_the_results_of_an_uninterrupted_one(
 ) -> None:
     monitored = {"monitors": rules(tmp_path, marked=90), "sus_threshold": 80}
     few = {"environments": ("toy",), "expand_all": True, "limit": 4}
-    config = control_config("trusted-monitoring", args=monitored, eval_args={"epochs": 2}, selection=few)
+    config = control_config("trusted-monitoring", args=monitored, selection=few)
     uninterrupted = played(config, tmp_path / "whole").results
     whole = read(uninterrupted.log)
     stopped = ToyEnvironment(part={"setup_script": "#!/bin/bash\nexit 1\n"})
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(environments.ENVIRONMENTS, "toy", stopped)
         first = played(config, tmp_path / "logs")
-    assert (first.results.status, first.results.errored) == ("error", 4)
+    assert (first.results.status, first.results.errored) == ("error", 2)
     resumed = resume_run(RunPlan(config), tmp_path / "logs", None)
     merged = read(resumed.results.log)
     assert merged.results is not None
