@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from control_tower.evals.results import Results, Tally
+from control_tower.evals.table import result_lines
 from control_tower.logs.archive import EvalArchive
 from control_tower.logs.costs import LogCosts, by_model, by_role, costs_by_role, log_costs, total
 from control_tower.logs.json_text import dumps
@@ -187,3 +189,31 @@ def test_what_the_header_counts_beyond_the_samples_is_not_lost(
 ) -> None:
     costs = log(tmp_path / "a.eval", [[call("x/m", usage(100, 10, cost=0.25))]], {"x/m": header})
     assert costs.recorded == {"monitor/m": {"x/m": Cost(0.25)}, NO_ROLE: {"x/m": rest}}
+
+
+@pytest.mark.parametrize(
+    ("costs", "lines"),
+    [
+        (LogCosts({"trusted": {"a/m": Cost(1.0)}}, {"trusted": {"a/m": Cost(1.0)}}), ["$1.0000", "$1.0000"]),
+        (
+            LogCosts(
+                {"trusted": {"a/m": Cost(1.0), "a/n": Cost(None, True)}, "monitor/m": {"a/m": Cost(0.5)}},
+                {"trusted": {"a/m": Cost(1.0), "a/n": Cost(None, True)}, "monitor/m": {"a/m": Cost(0.5)}},
+            ),
+            ["a/m $0.5000", "$1.0000+ (a/m $1.0000, a/n unpriced)", "$1.5000+"],
+        ),
+        (
+            LogCosts({"trusted": {"a/m": Cost(1.0)}}, {"trusted": {"a/m": Cost(4.0)}}, cached=3),
+            ["$1.0000", "$1.0000", "3 answers", "$4.0000 for asking everything again"],
+        ),
+        (
+            LogCosts({"no role": {"a/m": Cost(None, True)}}, {"no role": {"a/m": Cost(4.0)}}),
+            ["a/m unpriced", "unpriced", "$4.0000 for asking everything again"],
+        ),
+    ],
+)
+def test_the_table_shows_roles_models_and_what_the_cache_saved(costs: LogCosts, lines: list[str]) -> None:
+    results = Results(Path("a.eval"), "success", 1, Tally(), Tally(), costs=costs)
+    shown = [value for name, value in result_lines(results, []) if name.startswith(("cost", "cached"))]
+    assert len(shown) == len(lines)
+    assert all(part in value for part, value in zip(lines, shown, strict=True))

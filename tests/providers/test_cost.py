@@ -161,6 +161,13 @@ def test_monitors_are_paid_under_their_role_and_scripts_and_the_seat_cost_nothin
     assert shown["cost_incomplete"] is False
 
 
+def test_scripts_never_meet_a_cost_limit(play: Play, stub: ProviderStub) -> None:
+    played = play("mockllm/model", policy="test", eval_args={"cost_limit": 0.000001})
+    assert stub.requests == []
+    assert played.outcome == "submitted"
+    assert played.results.as_json()["cost_by_role"] == {}
+
+
 def test_a_cost_limit_counts_what_monitors_cost(play: Play, stub: ProviderStub) -> None:
     cheap = Tokens(uncached=100, output=1)
     stub.script(MESSAGES, itertools.repeat(Answer("", [HELLO], tokens=cheap)))

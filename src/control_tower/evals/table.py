@@ -72,8 +72,10 @@ def _costs(results: Results) -> Iterator[tuple[str, str]]:
     if costs.recorded:
         yield "cost", str(results.cost)
     if costs.cached:
-        fresh = total(costs.fresh)
-        yield "cached", f"{costs.cached} answers came from the cache; asked anew the run costs {fresh}"
+        yield "cached", f"{costs.cached} answers came from the response cache and cost nothing"
+    fresh = total(costs.fresh)
+    if costs.cached or (results.cost.incomplete and not fresh.incomplete):
+        yield "cost anew", f"{fresh} for asking everything again at today's prices"
 
 
 def _tally(tally: Tally) -> str:
