@@ -209,6 +209,16 @@ async def test_runtime_variables_reach_the_agents_machine_only(anyio_backend: st
     assert not list(ECHO.parent.glob("*sample*"))
 
 
+async def test_bubblewrap_shows_no_packages_that_are_installed_on_the_host(
+    bwrap: dict[str, SandboxEnvironment],
+) -> None:
+    look = "import os, site; print([os.listdir(p) for p in site.getsitepackages() if os.path.isdir(p)])"
+    shown = await bwrap["default"].exec(["python3", "-c", look])
+    assert set(shown.stdout) <= set("[], \n"), shown.stdout
+    write = "import os, site; os.mkdir(os.path.join(site.getsitepackages()[0], 'planted'))"
+    assert "Read-only file system" in (await bwrap["default"].exec(["python3", "-c", write])).stderr
+
+
 @pytest.mark.parametrize("name", ["bwrap", "process"])
 async def test_a_service_that_fails_is_named_with_its_output(
     anyio_backend: str, name: str, tmp_path: Path

@@ -45,11 +45,16 @@ def system_arguments(interpreter: Interpreter) -> list[str]:
 
 
 def machine_arguments(interpreter: Interpreter, disk_bytes: int) -> list[str]:
-    """bwrap arguments for a machine's whole file system, of at most `disk_bytes` of its own."""
+    """bwrap arguments for a machine's whole file system, of at most `disk_bytes` of its own.
+
+    Packages installed on the host are hidden: a sample is the same on every machine, and each python3 in it
+    starts without them.
+    """
     hidden = [path for name in _HIDDEN_IN_PROC if (path := Path("/proc", name)).exists()]
     return [
         *("--size", str(disk_bytes), "--tmpfs", "/"),
         *system_arguments(interpreter),
+        *(word for path in interpreter.packages for word in ("--tmpfs", path, "--remount-ro", path)),
         *("--proc", "/proc", "--dev", "/dev"),
         *("--perms", "1777", "--size", str(min(_SHARED_MEMORY, disk_bytes)), "--tmpfs", "/dev/shm"),
         *("--remount-ro", "/dev"),
