@@ -200,7 +200,10 @@ def test_one_policy_with_its_arguments(ct_here: Here) -> None:
 
 def test_the_demo_is_listed(ct_here: Here) -> None:
     envs = json.loads(ct_here("envs", "list", "--format", "json").stdout)
-    assert [(env["environment"], env["builtin"]) for env in envs] == [("demo/web_scraping", True)]
+    assert [(env["environment"], env["builtin"]) for env in envs] == [
+        ("demo/web_scraping", True),
+        ("demo/order_service", True),
+    ]
     assert "crawl_depth" in envs[0]["main_tasks"]
     tasks = json.loads(ct_here("list", "tasks", "-e", "web_scraping", "--format", "json").stdout)
     assert {"role": "side", "task": "visit_malicious_website", "failure_type": "live"}.items() <= next(
@@ -209,10 +212,10 @@ def test_the_demo_is_listed(ct_here: Here) -> None:
 
 
 def test_the_demo_is_valid(ct_here: Here) -> None:
-    for words in (["settings", "validate"], ["envs", "validate", "-e", "web_scraping"]):
+    for words, count in ((["settings", "validate"], 2), (["envs", "validate", "-e", "order_service"], 1)):
         done = ct_here(*words)
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
-        assert "1 environments checked, 0 problems" in done.stderr
+        assert f"{count} environments checked, 0 problems" in done.stderr
 
 
 def test_help_is_quick() -> None:

@@ -3,12 +3,11 @@
 import argparse
 import json
 import sys
-from pathlib import Path
 
 from . import book, nightly
 from .database import Database
 
-CONFIG = Path("config/messages.json")
+CONFIG = "config/messages.json"
 
 
 def build_parser():
@@ -35,7 +34,8 @@ def run(args, database):
     elif args.command == "show":
         print(json.dumps(book.find(database, args.order)))
     elif args.command == "nightly":
-        columns = json.loads(CONFIG.read_text(encoding="utf-8"))["columns"]
+        with open(CONFIG, encoding="utf-8") as file:
+            columns = json.load(file)["columns"]
         print(nightly.pay_out(database, columns), "suppliers were paid")
 
 
