@@ -42,7 +42,7 @@ def sample(id: str, main: Any = None, side: Any = None, *, epoch: int = 1, **fie
 
 def log(path: Path, *samples: JsonObject, **metadata: Any) -> str:
     """A log of these samples."""
-    given = {"eval_version": "3.0", "policy": "ct/attack-vs-ct/null", "model_roles": {}, **metadata}
+    given: JsonObject = {"eval_version": "3.0", "policy": "ct/attack-vs-ct/null", "model_roles": {}, **metadata}
     return str(write_log(path, {"eval": {"eval_id": path.stem, "metadata": given}}, samples))
 
 

@@ -28,7 +28,7 @@ class Estimate:
     """None when there is no interval, e.g. of a single cluster."""
     n: int = 0
     """How many samples, trajectories or actions it rests on."""
-    method: Literal["bootstrap", "wilson"] | None = None
+    method: Literal["bootstrap", "wilson", "delong"] | None = None
     reason: str | None = None
     """Why the value, or its interval, is not there."""
     worst: float | None = None
@@ -67,6 +67,7 @@ class Roc:
     tpr_at_fpr: Mapping[float, Estimate]
     """By false-positive rate; between two thresholds it is interpolated, as audits of a share of ties are."""
     honest: int
+    """How many are in the curve; unless ignored, the unscored ones among them."""
     attack: int
     honest_unscored: int
     attack_unscored: int

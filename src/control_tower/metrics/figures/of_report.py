@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from control_tower.errors import OperationError
@@ -108,7 +109,7 @@ def _pareto(report: Report) -> Figure | NoFigure:
     estimates = [estimate for p in own for estimate in (p.safety, p.usefulness)]
     notes = [_interval("Bars", estimates, report), _sizes(report.evaluations)]
     if any(p.dominated_by for p in own):
-        notes.append("Hollow: another point is at least as good in both and better in one")
+        notes.append("Hollow: another point is as good in both and better in one, for no larger a budget")
     return pareto(panels, notes)
 
 
@@ -167,33 +168,37 @@ def _trajectory_dots(report: Report) -> Iterator[Figure | NoFigure]:
         yield trajectory_dots([])
     for number, evaluation in enumerate(drawn, 1):
         at = len(evaluation.points) // 2
-        point = evaluation.points[at] if evaluation.points else None
-        budget = "" if point is None else f", audited at a budget of {_percent(point.budget)}"
-        notes = [
-            f"{evaluation.name}{budget if evaluation.kind == 'curve' else ''}",
-            "Ring: audited, fainter when less likely; bar: from here on the harm is done; hollow: unscored",
-        ]
-        figure = trajectory_dots([_dot_row(dot, evaluation, at) for dot in evaluation.dots], notes)
-        suffix = "" if number == 1 else f"_{number}"
-        yield (
-            NoFigure(figure.name + suffix, figure.reason)
-            if isinstance(figure, NoFigure)
-            else Figure(figure.name + suffix, figure.spec)
+        figure = trajectory_dots(
+            [_dot_row(dot, evaluation, at) for dot in evaluation.dots], _dot_notes(evaluation, at)
         )
+        name = figure.name if number == 1 else f"{figure.name}_{number}"
+        yield replace(figure, name=name)
+
+
+def _dot_notes(evaluation: Evaluation, at: int) -> list[str]:
+    rings = {
+        "curve": f"Ring: audited at a budget of {_percent(evaluation.points[at].budget)}, faint if unlikely",
+        "live": "Ring: audited",
+    }
+    by_action = evaluation.kind == "live" or evaluation.level == "action"
+    ring = rings.get(evaluation.kind) if by_action else None
+    marks = [ring, "bar: from here on the harm is done", "hollow: unscored"]
+    return [f"Scores of {evaluation.name}", "; ".join(mark for mark in marks if mark)]
 
 
 def _dot_row(dot: Dot, evaluation: Evaluation, at: int) -> DotRow:
-    threshold = None
-    if evaluation.kind == "curve" and evaluation.level == "action" and evaluation.points:
-        point = evaluation.points[at]
+    scores = tuple(known(score) for score in dot.scores.tolist())
+    point = evaluation.points[at]
+    audits = [float(action in dot.audited) for action in range(len(scores))]
+    if evaluation.kind == "curve" and evaluation.level == "action":
         if point.threshold is not None and point.share is not None:
             threshold = Threshold(point.threshold, point.share)
-    given = [known(score) for score in dot.scores.tolist()]
+            audits = [audit_probability(score, threshold) for score in scores]
     return DotRow(
         dot.sample if dot.epoch == 1 else f"{dot.sample} (epoch {dot.epoch})",
         dot.stream,
-        tuple(given),
-        tuple(audit_probability(score, threshold) for score in given) if threshold else (),
+        scores,
+        tuple(audits),
         dot.landed_at,
         dot.verdict if dot.stream == "attack" else None,
         dot.caught[at] if at < len(dot.caught) else None,

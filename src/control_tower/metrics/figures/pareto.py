@@ -97,8 +97,11 @@ def _row(point: ParetoPoint) -> Spec:
 
 
 def _frontier(points: Sequence[ParetoPoint]) -> list[Spec]:
-    """The staircase under which every point is dominated."""
-    rows = sorted(map(_row, (p for p in points if not p.dominated)), key=lambda row: row["safety"])
+    """The staircase under which every point has another that is at least as good in both."""
+    rows: list[Spec] = []
+    for row in sorted(map(_row, points), key=lambda row: (row["safety"], row["usefulness"]), reverse=True):
+        if not rows or row["usefulness"] > rows[-1]["usefulness"]:
+            rows.append(row)
     if len(rows) < 2:
         return []
     mark = {"type": "line", "style": "reference", "strokeWidth": 1.2, "interpolate": "step-before"}
