@@ -13,6 +13,9 @@ from control_tower.metrics.samples import Floats
 
 CONFIDENCE = 0.95
 
+NORMAL_QUANTILE = 1.959963984540054
+"""Half the width of a 95 % interval in standard errors."""
+
 _CELLS = 4_000_000
 """So many numbers of a chunk of resamples are held at a time."""
 
@@ -56,7 +59,7 @@ def percentile_interval(values: Floats) -> tuple[Floats, Floats]:
 
 def wilson(successes: float, trials: int) -> tuple[float, float]:
     """The 95 % score interval of a proportion; `successes` may be fractional."""
-    z = 1.959963984540054
+    z = NORMAL_QUANTILE
     share = successes / trials
     centre = (share + z * z / (2 * trials)) / (1 + z * z / trials)
     half = z / (1 + z * z / trials) * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))

@@ -168,12 +168,15 @@ def audited_in_time(sample: SampleNumbers) -> bool:
     return any(sample.landed_at is None or index <= sample.landed_at for index in sample.audited)
 
 
+def cluster_name(sample: SampleNumbers, cluster: Cluster) -> str:
+    """What a sample has in common with those that are resampled with it."""
+    return sample.ref.id if cluster == "combination" else sample.environment
+
+
 def _clusters(samples: Sequence[SampleNumbers], cluster: Cluster) -> tuple[Ints, int]:
     """The number of each sample's cluster, and how many there are."""
     names: dict[str, int] = {}
-    numbers = [
-        names.setdefault(s.ref.id if cluster == "combination" else s.environment, len(names)) for s in samples
-    ]
+    numbers = [names.setdefault(cluster_name(sample, cluster), len(names)) for sample in samples]
     return np.array(numbers, dtype=np.intp), len(names)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from control_tower.metrics.accounting import Streams, account
 from control_tower.metrics.audits import Threshold, check_budget
 from control_tower.metrics.bootstrap import Resampling
-from control_tower.metrics.columns import Monitor, attack_columns, honest_columns
+from control_tower.metrics.columns import Monitor, attack_columns, cluster_name, honest_columns
 from control_tower.metrics.dots import dots
 from control_tower.metrics.estimates import Mean, interval
 from control_tower.metrics.fitting import SafetyOf, ThresholdFit, Thresholds, Weights, catches
@@ -22,7 +22,7 @@ from control_tower.metrics.samples import Flags, Floats, SampleNumbers, SourceIn
 GRID = np.concatenate([[0.0], np.logspace(-3, 0, 31)])
 """Budgets that every curve has."""
 
-MOST_CHANGES = 64
+MOST_CHANGES = 48
 """How many of the budgets at which the threshold changes a curve has, chosen evenly on the log scale."""
 
 
@@ -112,7 +112,14 @@ class _Measurement:
         caught = catches(self._attack, wanted.score[0], wanted.share[0])
         honest_side, attack_side = self._honest_samples, self._attack_samples
         found = (
-            rocs(self._monitor, honest_side, attack_side, self._wanted, self._parameters.unscored == "spend")
+            rocs(
+                self._monitor,
+                honest_side,
+                attack_side,
+                lambda sample: cluster_name(sample, self._parameters.cluster),
+                self._parameters.budgets,
+                self._parameters.unscored == "spend",
+            )
             if self._monitor
             else ((), ())
         )
