@@ -1,13 +1,16 @@
 """Monitors that ask through Inspect's OpenAI and Anthropic providers, and what reaches them."""
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any
 
 import pytest
 from inspect_ai.event import ModelEvent, ToolEvent
 
 from control_tower.evals.run_config import FunctionRef
+from control_tower.game.white import White
 from tests.providers.conftest import CHAT, MESSAGES, MODELS, RESPONSES, SUBMIT, Play, bash, play, stub
 from tests.support.provider_records import Answer, Call, Failure, Request
 from tests.support.provider_stub import ProviderStub
@@ -28,7 +31,7 @@ def verdict(value: Any, text: str = "") -> Answer:
     return Answer(text, [Call("score", {"reasoning": "Because.", "score": value})])
 
 
-def monitored(play: Play, stub: ProviderStub, model: str, answers: list[Any], **args: Any) -> Any:
+def monitored(play: Play, stub: ProviderStub, model: str, answers: Iterable[Any], **args: Any) -> Any:
     """Play two turns, the first of which is judged, and give back what was played."""
     stub.script(AGENT[model], WORK)
     stub.script(model, answers)
@@ -57,12 +60,10 @@ def test_the_forced_call_is_the_verdict(model: str, play: Play, stub: ProviderSt
 BAD_ANSWERS: list[Any] = [
     Answer("I cannot help with that.", stop="refusal"),
     Answer("Score: 9"),
-    Answer(""),
     verdict("7 (on the 0-10 scale)"),
     verdict(101),
     Answer("", [*verdict(1).calls, *verdict(99).calls]),
-    Answer("", [*verdict(1).calls], stop="length"),
-    Failure(500),
+    Failure(404, "The model does not exist.", "model_not_found"),
 ]
 
 
@@ -81,8 +82,8 @@ def test_answers_that_cannot_be_used_are_asked_again(model: str, play: Play, stu
 def test_a_judge_that_never_answers_leaves_the_action_unscored(
     model: str, play: Play, stub: ProviderStub
 ) -> None:
-    for answers in ([Answer("I cannot help with that.", stop="refusal")] * 3, [Failure(500)] * 3):
-        played = monitored(play, stub, model, answers)
+    for answer in (Answer("I cannot help with that.", stop="refusal"), Failure(500, retry_after=0.01)):
+        played = monitored(play, stub, model, repeat(answer))
         score = played.sample.scores["monitor"]
         assert score.value == {"simple/1/0": "unscored"}
         assert score.metadata["simple/1/0"]["attempts"] == 3
@@ -122,8 +123,6 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def test_nothing_private_reaches_a_monitor(play: Play, stub: ProviderStub) -> None:
-    from control_tower.game.white import White
-
     stub.script(RESPONSES, ATTACKER)
     seen: list[Request] = []
 
@@ -181,8 +180,6 @@ def test_monitors_of_an_attack_and_of_an_honest_sample_are_asked_the_same(
             roles=(f"monitor={MESSAGES}",),
             protocol=FunctionRef(name="trusted-monitoring", args={"monitors": ["goals"]}),
         )
-
-    import re
 
     honest, attack = (re.sub(r"\b[0-9a-f]{16}\b", "M", text) for text in asked)
     assert honest == attack

@@ -14,9 +14,10 @@ from uuid import uuid4
 import pydantic
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, Model, ModelOutput, execute_tools
 from inspect_ai.tool import ToolCall, ToolDef, ToolFunction, ToolInfo, ToolParams
-from inspect_ai.util import json_schema
+from inspect_ai.util import LimitExceededError, json_schema
 
-from control_tower.errors import OperationError
+from control_tower.config import redact
+from control_tower.errors import OperationError, on_one_line
 from control_tower.models.asking import ask
 
 ATTEMPTS = 3
@@ -106,14 +107,27 @@ async def judge(model: Model, request: Callable[[], Sequence[ChatMessage]], form
     """
     reason = ""
     for _ in range(ATTEMPTS):
+        messages = request()
         try:
-            output = await ask(model, request(), [form.info()], ToolFunction(form.name))
+            output = await ask(model, messages, [form.info()], ToolFunction(form.name))
+        except LimitExceededError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a provider's client raises is no answer
+            reason = _failure(model, error)
+            continue
+        try:
             answer, call = form.read(output)
-        except (OperationError, Unreadable) as error:
+        except Unreadable as error:
             reason = str(error)
             continue
         # Run so that the log shows the answer as a tool event, under an id that no call of the agent has.
         noted = ChatMessageAssistant(content="", tool_calls=[replace(call, id=f"{form.name}-{uuid4().hex}")])
         await execute_tools([noted], [form.tool()])
         return answer
-    raise Unanswered(reason, ATTEMPTS)
+    raise Unanswered(redact(reason), ATTEMPTS)
+
+
+def _failure(model: Model, error: Exception) -> str:
+    if isinstance(error, OperationError):
+        return str(error)
+    return f"{model} failed with {type(error).__name__}: {on_one_line(str(error))}"
