@@ -14,7 +14,7 @@ import numpy as np
 
 from control_tower.errors import StateError, UsageError, ValidationError, did_you_mean
 from control_tower.evals.oversight import Audits, count_audits
-from control_tower.logs.archive import HEADER, REDUCTIONS, START, SUMMARIES, EvalArchive, SampleKey
+from control_tower.logs.archive import DERIVED, HEADER, REDUCTIONS, START, SUMMARIES, EvalArchive, SampleKey
 from control_tower.logs.attempts import FINGERPRINT, expected_samples
 from control_tower.logs.json_text import JsonObject, child, children, dumps
 from control_tower.logs.numbers import NumbersLog
@@ -219,7 +219,7 @@ def _header(header: JsonObject, rows: list[JsonObject], source: Path, options: J
     results = {**computed, **old, "scores": scores}
     if AUDIT_NAME.fullmatch(str(child(old, "headline").get("scorer"))) and "headline" in computed:
         results["headline"] = computed["headline"]
-    return {**changed, "results": results}
+    return {key: value for key, value in {**changed, "results": results}.items() if key not in DERIVED}
 
 
 def _without_audits(records: Iterable[JsonObject], key: str) -> list[JsonObject]:

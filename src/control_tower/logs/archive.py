@@ -18,7 +18,7 @@ START = "_journal/start.json"
 SUMMARIES = "summaries.json"
 REDUCTIONS = "reductions.json"
 
-_DERIVED = frozenset({"tags", "metadata"})
+DERIVED = frozenset({"tags", "metadata"})
 """Header keys that Inspect works out of `eval` and `log_updates` whenever it reads the log."""
 
 _SAMPLE = re.compile(r"samples/(?P<id>.*)_epoch_(?P<epoch>\d{1,9})\.json", re.DOTALL)
@@ -225,7 +225,7 @@ def edit_header(
         OperationError: It cannot be written; what was there is untouched.
     """
     with EvalArchive.open(path) as archive:
-        header = {key: value for key, value in change(archive.header()).items() if key not in _DERIVED}
+        header = {key: value for key, value in change(archive.header()).items() if key not in DERIVED}
         left_out = {HEADER, *drop}
         with new_archive(output or path) as writer:
             for name in archive.members.members:
