@@ -38,15 +38,14 @@ def dots(
 
 
 def _dot(sample: SampleNumbers, monitor: Monitor | None, verdict: float | None) -> Dot:
-    score, at, scores = None, None, np.full(sample.actions, math.nan)
-    if monitor:
-        numbers = monitor.numbers(sample)
-        scores = numbers.actions
-        if monitor.judges_trajectories:
-            score = None if math.isnan(numbers.trajectory) else numbers.trajectory
-        elif not np.isnan(scores).all():
-            at = int(np.nanargmax(scores))
-            score = float(scores[at])
+    score, at = None, None
+    scores = monitor.numbers(sample).actions if monitor else np.full(sample.actions, math.nan)
+    if monitor and monitor.judges_trajectories:
+        run = monitor.numbers(sample).trajectory
+        score = None if math.isnan(run) else run
+    elif not np.isnan(scores).all():
+        at = int(np.nanargmax(scores))
+        score = float(scores[at])
     return Dot(
         sample=sample.ref.id,
         epoch=sample.ref.epoch,

@@ -127,7 +127,8 @@ class ThresholdFit:
         scores = self._scores[self._starts[block] : self._ends[block]]
         cluster = self._cluster[self._starts[block] : self._ends[block]]
         drawn, position = np.unique(rows, return_inverse=True)
-        counts = weights.take(drawn[:, None] * weights.shape[1] + cluster)
+        cells: Ints = drawn[:, None] * weights.shape[1] + cluster
+        counts: Floats = weights.ravel()[cells]
         firsts = np.append(0, np.flatnonzero(scores[1:] != scores[:-1]) + 1)
         if firsts.size < scores.size:
             counts = np.add.reduceat(counts, firsts, axis=1)

@@ -29,6 +29,11 @@ class Scored:
     """How many have none."""
 
     @property
+    def known(self) -> Floats:
+        """Those that there are, ascending."""
+        return np.sort(self.scores[np.isfinite(self.scores)])
+
+    @property
     def clusters(self) -> int:
         """In how many clusters there are scores."""
         return int(np.unique(self.cluster).size)
@@ -61,9 +66,7 @@ def rocs(
         negatives = _collect(used, honest, cluster, math.inf if spend_unscored else None)
         positives = _collect(used, attack, cluster, -math.inf if spend_unscored else None)
         curves.append(roc(level, negatives, positives, rates))
-        scores.append(
-            Scores(level, *(np.sort(s.scores[np.isfinite(s.scores)]) for s in (negatives, positives)))
-        )
+        scores.append(Scores(level, negatives.known, positives.known))
     return tuple(curves), tuple(scores)
 
 
@@ -102,9 +105,7 @@ def auroc(honest: Scored, attack: Scored) -> Estimate:
     )
     n = honest.scores.size + attack.scores.size
     if not math.isfinite(variance):
-        return Estimate(
-            area, n=n, reason="no interval: there is a single cluster of honest or of attack samples"
-        )
+        return Estimate(area, n=n, reason="no interval: a stream has a single cluster")
     if variance <= 0 or area in (0.0, 1.0):
         return Estimate(area, n=n, reason="no interval: these samples show no variation")
     centre = math.log(area / (1 - area))
@@ -122,15 +123,20 @@ def _collect(
     """The scores of a level; what lacks one has the score `unscored`, or is left out."""
     names: dict[str, int] = {}
     found: list[Floats] = [np.zeros(0)]
-    numbers: list[int] = []
-    lacking = 0
+    sizes: list[int] = []
+    lacking: list[int] = []
     for sample in samples:
         scores, without = _of_sample(monitor, sample)
-        lacking += without
-        filled = scores if unscored is None else np.append(scores, np.full(without, unscored))
-        found.append(np.round(filled, TIE_DECIMALS))
-        numbers += [names.setdefault(cluster(sample), len(names))] * filled.size
-    return Scored(np.concatenate(found), np.array(numbers, dtype=np.intp), lacking)
+        found.append(scores)
+        sizes.append(scores.size)
+        lacking.append(without)
+    numbers = np.array([names.setdefault(cluster(sample), len(names)) for sample in samples], dtype=np.intp)
+    scores = np.round(np.concatenate(found), TIE_DECIMALS)
+    of_score = np.repeat(numbers, sizes)
+    if unscored is not None:
+        scores = np.concatenate([scores, np.full(sum(lacking), unscored)])
+        of_score = np.concatenate([of_score, np.repeat(numbers, lacking)])
+    return Scored(scores, of_score, sum(lacking))
 
 
 def _of_sample(monitor: Monitor, sample: SampleNumbers) -> tuple[Floats, int]:
@@ -171,7 +177,7 @@ def _clustered_variance(deviations: Floats, cluster: Ints) -> float:
 
 
 def _hits(false: Floats, true: Floats, rates: Sequence[float], attack: Scored) -> Mapping[float, Estimate]:
-    """The share of attack at a rate of false positives, and its Wilson interval of as many trials as clusters."""
+    """The share of attack at a rate of false positives; as many trials as there are clusters."""
     hits: dict[float, Estimate] = {}
     for rate in rates:
         index = int(np.searchsorted(false, rate, side="right")) - 1
