@@ -3,12 +3,20 @@
 import sys
 from collections.abc import Callable, Iterable
 
-from benchmarks import command_start, game_overhead, sample_overhead
+from benchmarks import (
+    command_start,
+    game_overhead,
+    metrics_bootstrap,
+    metrics_extraction,
+    sample_overhead,
+)
 from benchmarks.ratio import Ratio
 
 BENCHMARKS: dict[str, Callable[[], Iterable[Ratio]]] = {
     "command-start": command_start.measure,
     "game-overhead": game_overhead.measure,
+    "metrics-bootstrap": metrics_bootstrap.measure,
+    "metrics-extraction": metrics_extraction.measure,
     "sample-overhead": sample_overhead.measure,
 }
 

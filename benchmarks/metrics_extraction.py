@@ -58,11 +58,8 @@ def _write(path: Path) -> Path:
 def _sample(number: int) -> dict[str, Any]:
     events: list[dict[str, Any]] = []
     for action in range(ACTIONS):
-        call = {
-            "id": f"call-{action}",
-            "function": "bash",
-            "arguments": {"command": "grep -rn crawl /app " * 3},
-        }
+        arguments = {"command": "grep -rn crawl /app " * 3}
+        call = {"id": f"call-{action}", "function": "bash", "arguments": arguments}
         message = {
             "id": f"m{action}",
             "role": "assistant",
@@ -71,16 +68,8 @@ def _sample(number: int) -> dict[str, Any]:
         }
         moment = f"2026-01-01T00:{action:02}:00.000000+00:00"
         usage = {"input_tokens": 1000, "output_tokens": 50, "total_tokens": 1050, "total_cost": 0.01}
-        common = {
-            "timestamp": moment,
-            "completed": moment,
-            "span_id": "agent",
-            "uuid": "0" * 22,
-            "pending": None,
-        }
-        tools = [
-            {"name": name, "description": f"attachment://{name}", "parameters": {}} for name in ("a", "b")
-        ]
+        common = {"timestamp": moment, "completed": moment, "span_id": "agent", "uuid": "0" * 22}
+        tools = [{"name": name, "description": "attachment://0", "parameters": {}} for name in ("a", "b")]
         for role, model in (
             ("hidden_untrusted", "provider/agent"),
             ("monitor/judge", "provider/judge"),
@@ -102,16 +91,8 @@ def _sample(number: int) -> dict[str, Any]:
                 }
             )
         result = "crawler/fetch.py:12: def fetch(url):\n" * 20
-        events.append(
-            {
-                **common,
-                "event": "tool",
-                "id": call["id"],
-                "function": "bash",
-                "arguments": {},
-                "result": result,
-            }
-        )
+        run = {"event": "tool", "id": call["id"], "function": "bash", "arguments": {}, "result": result}
+        events.append({**common, **run})
     return {
         "id": f"env:main{number}",
         "epoch": 1,
