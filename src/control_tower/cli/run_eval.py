@@ -72,6 +72,7 @@ def play(
     bound = bind_roles(plan, config.model_roles)
     plan = plan.with_roles(bound.roles)
     plan.check_requirements()
+    plan.check_policies()
     make_models(plan.config.model_roles)  # a missing key is said before anything else happens
     _announce(plan, bound.note)
     folder = Path(log_dir or configuration.get("log_dir") or "logs")

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from inspect_ai.dataset import Sample
@@ -15,7 +16,8 @@ from control_tower.evals.run_config import Stream
 from control_tower.evals.sample_id import numbered, sample_id
 from control_tower.evals.sample_tools import declared_tools, recorded_tools
 from control_tower.evals.selection import SelectedSample
-from control_tower.records.tasks import EnvironmentData, MainTaskData, SideTaskData
+from control_tower.game.views import RedView
+from control_tower.records.tasks import EnvironmentData, MainTaskData, SampleMetadata, SideTaskData
 from control_tower.sandbox.choose import SandboxChoice
 from control_tower.sandbox.replay import REPLAY
 
@@ -41,6 +43,14 @@ class PlayedSample:
     @property
     def env(self) -> Any:
         return self.selected.environment.found.env
+
+    @cached_property
+    def view(self) -> RedView:
+        """What red knows of it."""
+        data = SampleMetadata.model_validate(self.inspect_sample.metadata)
+        if data.environment is None:
+            raise RuntimeError("the sample has no environment")
+        return RedView(data.environment, tuple(data.main_tasks), tuple(data.side_tasks))
 
 
 def build_samples(

@@ -21,11 +21,9 @@ from control_tower.evals.recordings_serving import ServedSample
 from control_tower.evals.run_config import Kind, RunConfig
 from control_tower.evals.sample_tools import sample_tools
 from control_tower.game.play import OUTCOME, Play
-from control_tower.game.views import RedView
 from control_tower.logs.recordings import Recording
 from control_tower.models.roles import make_models
 from control_tower.policies.replay import replaying
-from control_tower.records.tasks import SampleMetadata
 from control_tower.scoring.landing import reported_landing
 from control_tower.scoring.plan import NOT_READY
 from control_tower.scoring.side_tests import Source, first_success, keep_first_success
@@ -138,10 +136,7 @@ class _SamplePlay:
             self._state.metadata[OUTCOME] = NOT_READY
             self._state.metadata[NOT_READY] = str(error)
             return
-        data = self._state.metadata_as(SampleMetadata)
-        if data.environment is None:
-            raise RuntimeError("the sample has no environment")
-        view = RedView(data.environment, tuple(data.main_tasks), tuple(data.side_tasks))
+        view = self._sample.view
         sides = self._plan.sides(self._sample.selected.stream)
         recording = self._recording()
         with replaying(recording):

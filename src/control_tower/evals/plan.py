@@ -206,6 +206,17 @@ class RunPlan:
             for env_id, one in self.environments.items()
         )
 
+    def check_policies(self) -> None:
+        """Refuse samples that their policy says it could only fail on.
+
+        Raises:
+            ExpectedError: what the policy lacks.
+        """
+        for sample in self.samples:
+            policy = self.policies[sample.selected.stream].make()
+            if isinstance(policy, Policy):
+                policy.check(sample.view)
+
     def without_simulator(self) -> list[str]:
         """Environments that declare a simulated internet, which they will not have here."""
         return [

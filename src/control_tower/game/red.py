@@ -70,6 +70,13 @@ class Policy:
         self.private_tool_names: frozenset[str] = frozenset()
         self._untrusted: Untrusted | None = None
 
+    def check(self, view: RedView) -> None:
+        """Refuse a sample that the policy could only fail on: called before the run, outside the sample.
+
+        Raises:
+            ExpectedError: what is missing.
+        """
+
     def setup(self, view: RedView) -> None:
         """Called once, before the first turn."""
 

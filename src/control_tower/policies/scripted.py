@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from control_tower.errors import ValidationError
+from control_tower.errors import UsageError, ValidationError
 from control_tower.game.red import Policy
 from control_tower.game.views import RedView
 from control_tower.inspect_private import sample_epoch
@@ -34,8 +34,13 @@ class ScriptedPolicy(ScriptPolicy):
         self._variant: Literal["epoch"] | int = variant
         self._source = source
 
+    def check(self, view: RedView) -> None:
+        self.setup(view)
+
     def setup(self, view: RedView) -> None:
         folder = self._source or trajectory_folder(view)
+        if not folder.exists():
+            raise UsageError(f"{folder}: there is no such trajectory to play")
         template = folder if folder.is_file() else _choose(folder, self._variant)
         self.outputs = [
             called(self._name, function, arguments, f"script-{number}")
@@ -93,5 +98,5 @@ def _choose(folder: Path, variant: Literal["epoch"] | int) -> Path:
     if variant == "epoch":
         return list(templates.values())[(sample_epoch() - 1) % len(templates)]
     if variant not in templates:
-        raise ValidationError(f"{folder} has no variant {variant}; it has {', '.join(map(str, templates))}")
+        raise UsageError(f"{folder} has no variant {variant}; it has {', '.join(map(str, templates))}")
     return templates[variant]

@@ -72,6 +72,8 @@ def forget_settings() -> None:
 
 @functools.cache
 def _load_settings(folder: Path, demo_is_on: bool) -> dict[str, Setting]:
+    if config.get("settings_dir") and not folder.is_dir():
+        logger.warning("%s names no folder, so that no settings are there: %s", SETTINGS_DIR_VARIABLE, folder)
     settings: dict[str, Setting] = {}
     for setting in (*_folder_settings(folder), *_installed_settings(demo_is_on)):
         if setting.name in RESERVED_NAMES:
