@@ -170,3 +170,61 @@ def test_crashed_scorers_are_named_in_the_results(tmp_path: Path, monkeypatch: p
     assert results.scorer_faults == {"scorer_error": 1}
     assert results.as_json()["scorer_faults"] == {"scorer_error": 1}
     assert any(name == "scorer faults" for name, _ in result_lines(results, []))
+
+
+def roles_for(
+    protocol: str, *, policy: str = "test", given: dict[str, str] | None = None, **args: Any
+) -> Any:
+    """The models of a run against a protocol, by role."""
+    run = config(policy).model_copy(update={"protocol": FunctionRef(name=protocol, args=args)})
+    specs = {role: RoleSpec(model_name=name) for role, name in (given or {}).items()}
+    return {role: spec.full_name for role, spec in bind_roles(RunPlan(run), specs).roles.items()}
+
+
+def test_models_that_monitors_ask_are_bound_for_scripts_too() -> None:
+    watched = "trusted-monitoring"
+    assert roles_for(watched, monitors="[rules]") == {}, "rules ask no model"
+    trusted = roles_for(watched, monitors="[simple]")
+    assert list(trusted) == ["trusted"], "which stands in for the monitor"
+    assert roles_for(watched, monitors="[simple]", given={"monitor": "mockllm/model"}) == {
+        "monitor": "mockllm/model"
+    }
+    assert list(roles_for("defer-to-trusted", monitors="[rules]")) == ["trusted"]
+    assert sorted(roles_for(watched, policy="honest", monitors="[simple]")) == ["trusted", "untrusted"]
+
+
+def test_a_role_without_model_or_default_is_refused_with_the_option_that_names_one() -> None:
+    monitors = "[{prompt: simple, model: judge}]"
+    with pytest.raises(StateError, match=r"ct/trusted-monitoring asks judge.*--model-role judge="):
+        roles_for("trusted-monitoring", monitors=monitors)
+    assert roles_for("trusted-monitoring", monitors=monitors, given={"judge": "mockllm/model"}) == {
+        "judge": "mockllm/model"
+    }
+
+
+def test_the_demos_judge_monitors_the_demo() -> None:
+    demo = {"environments": ("demo/web_scraping",), "main_tasks": ("crawl_depth",)}
+    protocol = FunctionRef(name="trusted-monitoring", args={"monitors": "[simple]"})
+    run = config("scripted", selection=demo).model_copy(update={"protocol": protocol})
+    bound = bind_roles(RunPlan(run), {})
+    assert {role: spec.full_name for role, spec in bound.roles.items()} == {"monitor": "demo/judge"}
+    assert bound.note is not None
+
+
+def test_a_trajectory_that_is_not_there_is_said_before_the_run() -> None:
+    demo = {"environments": ("demo/web_scraping",), "main_tasks": ("crawl_depth",)}
+    for args, said in (({"variant": 99}, "no variant 99"), ({"source": "nowhere"}, "nowhere")):
+        policy = FunctionRef(name="scripted", args=args)
+        run = config("scripted", selection=demo).model_copy(
+            update={"policy": policy, "sandbox": SandboxConfig(sandbox="process")}
+        )
+        with pytest.raises(UsageError, match=said):
+            RunPlan(run).check_policies()
+
+
+def test_changing_a_plan_selects_its_samples_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = RunPlan(config())
+    monkeypatch.setattr("control_tower.evals.plan.select", None)
+    bound = plan.with_roles({"untrusted": RoleSpec(model_name="mockllm/model")})
+    assert bound.selected == plan.selected
+    assert bound.resuming({"resumes": "x"}).config.model_roles == bound.config.model_roles

@@ -157,3 +157,11 @@ def test_environments_of_sub_folders(tmp_path: Path) -> None:
     assert list(found) == ["gitea-platform"]
     assert found["gitea-platform"].path == folder / "gitea-platform"
     assert found["gitea-platform"].task_space().get("build", "leak").mode == "attack"
+
+
+def test_a_settings_folder_that_is_none_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(discovery.SETTINGS_DIR_VARIABLE, str(tmp_path / "nowhere"))
+    load_settings()
+    assert f"names no folder, so that no settings are there: {tmp_path / 'nowhere'}" in caplog.text
