@@ -63,7 +63,7 @@ def wilson(successes: float, trials: int) -> tuple[float, float]:
     share = successes / trials
     centre = (share + z * z / (2 * trials)) / (1 + z * z / trials)
     half = z / (1 + z * z / trials) * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return (max(0.0, centre - half) if share > 0 else 0.0), (min(1.0, centre + half) if share < 1 else 1.0)
 
 
 def _weights(generator: np.random.Generator, rows: int, clusters: int) -> Weights:
