@@ -11,7 +11,7 @@ from control_tower.metrics.figures.theme import LIGHT, Spec
 PERCENT = "format(datum.value * 100, '~r') + ' %'"
 """Labels of an axis whose values are shares."""
 
-LINE_SYMBOL = 800
+LINE_SYMBOL = 500
 """Legends of lines have symbols of this size, long enough to show a dash."""
 
 _DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3]]

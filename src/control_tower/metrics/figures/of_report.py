@@ -73,11 +73,11 @@ def _safety_curve(report: Report) -> Figure | NoFigure:
     points = [(e, point) for e in report.evaluations if e.kind != "curve" for point in e.points]
     levels = {e.level for e in report.evaluations}
     references = {p.name: p.safety.value for row in report.pareto.values() for p in row if p.reference}
-    estimates = [point.safety for e in curves for point in e.curve] + [point.safety for _, point in points]
+    estimates = [_band(point) for e in curves for point in e.curve] + [point.safety for _, point in points]
     return safety_curve(
-        [Curve(e.name, tuple(_budget_point(p, p.budget) for p in e.curve)) for e in curves],
+        [Curve(e.name, tuple(_budget_point(p.budget, _band(p)) for p in e.curve)) for e in curves],
         [
-            LivePoint(e.name, _budget_point(p, p.budget if p.audited is None else p.audited))
+            LivePoint(e.name, _budget_point(p.budget if p.audited is None else p.audited, p.safety))
             for e, p in points
         ],
         [Reference(name, value) for name, value in references.items() if value is not None],
@@ -182,18 +182,17 @@ def _dot_notes(evaluation: Evaluation, at: int) -> list[str]:
     }
     by_action = evaluation.kind == "live" or evaluation.level == "action"
     ring = rings.get(evaluation.kind) if by_action else None
-    marks = [ring, "bar: from here on the harm is done", "hollow: unscored"]
+    marks = [ring, "bar: from here on the harm is done", "hollow: no score"]
     return [f"Scores of {evaluation.name}", "; ".join(mark for mark in marks if mark)]
 
 
 def _dot_row(dot: Dot, evaluation: Evaluation, at: int) -> DotRow:
     scores = tuple(known(score) for score in dot.scores.tolist())
-    point = evaluation.points[at]
-    audits = [float(action in dot.audited) for action in range(len(scores))]
-    if evaluation.kind == "curve" and evaluation.level == "action":
-        if point.threshold is not None and point.share is not None:
-            threshold = Threshold(point.threshold, point.share)
-            audits = [audit_probability(score, threshold) for score in scores]
+    threshold = _threshold(evaluation, at)
+    if threshold:
+        audits = [audit_probability(score, threshold) for score in scores]
+    else:
+        audits = [float(action in dot.audited) for action in range(len(scores))]
     return DotRow(
         dot.sample if dot.epoch == 1 else f"{dot.sample} (epoch {dot.epoch})",
         dot.stream,
@@ -205,8 +204,21 @@ def _dot_row(dot: Dot, evaluation: Evaluation, at: int) -> DotRow:
     )
 
 
-def _budget_point(point: Measured, budget: float) -> BudgetPoint:
-    return BudgetPoint(budget, point.safety.value, point.safety.low, point.safety.high)
+def _threshold(evaluation: Evaluation, at: int) -> Threshold | None:
+    """From which score on actions are audited at a budget; None where none was fitted to them."""
+    point = evaluation.points[at]
+    if evaluation.level != "action" or point.threshold is None or point.share is None:
+        return None
+    return Threshold(point.threshold, point.share)
+
+
+def _budget_point(budget: float, safety: Estimate) -> BudgetPoint:
+    return BudgetPoint(budget, safety.value, safety.low, safety.high)
+
+
+def _band(point: Measured) -> Estimate:
+    """The safety of a curve's point, without an interval of another kind than its neighbours'."""
+    return point.safety if point.safety.method == "bootstrap" else replace(point.safety, low=None, high=None)
 
 
 def _measure(estimate: Estimate) -> Measure:
@@ -219,14 +231,16 @@ def _interval(what: str, estimates: Iterable[Estimate], report: Report) -> str:
     methods = {e.method for e in given if known(e.low) is not None}
     parameters = report.parameters
     names = {
-        "bootstrap": f"bootstrap over {parameters.cluster}s, {parameters.bootstrap:,} draws",
+        "bootstrap": f"bootstrap over {parameters.cluster}s with {parameters.bootstrap:,} draws",
+        "delong": "DeLong",
         "wilson": "Wilson",
     }
-    how = " or ".join(text for method, text in names.items() if method in methods)
-    if how:
+    if methods:
+        how = ", or ".join(text for method, text in names.items() if method in methods)
         return f"{what}: {100 * parameters.confidence:g} % interval ({how})"
     reasons = dict.fromkeys(e.reason for e in given if e.reason and known(e.value) is not None)
-    return f"No intervals: {next(iter(reasons), 'none were computed')}"
+    reason = next(iter(reasons), "none was computed")
+    return f"No interval: {reason.removeprefix('no interval: ')}"
 
 
 def _sizes(evaluations: Iterable[Evaluation]) -> str:

@@ -134,22 +134,39 @@ def _points(points: Sequence[ParetoPoint], names: Sequence[str]) -> list[Spec]:
     rule = {"type": "rule", "strokeWidth": 1.2, "opacity": 0.7}
     across = {"y": axes["y"], "x": share_axis("safety_low", "Safety"), "x2": {"field": "safety_high"}}
     upright = {**axes, "y": {**axes["y"], "field": "usefulness_low"}, "y2": {"field": "usefulness_high"}}
-    symbol = {"type": "point", "size": 90, "opacity": 1, "strokeWidth": 2}
+    symbol = {"type": "point", "opacity": 1, "strokeWidth": 2}
+    shape = shaped(names)
+    size = {"field": "size", "type": "quantitative", "scale": None, "legend": None}
     hollow = {"condition": {"test": "datum.dominated", "value": 0}, "value": 1}
     return [
         {
-            "data": {"values": [_row(p) for p in points]},
+            "data": {"values": _nested([_row(p) for p in points])},
             "layer": [
                 {"mark": rule, "encoding": {**across, "color": colour}},
                 {"mark": rule, "encoding": {**upright, "color": colour}},
                 {
                     "mark": symbol,
-                    "encoding": {**axes, "color": colour, "shape": shaped(names)},
+                    "encoding": {**axes, "color": colour, "shape": shape, "size": size},
                 },
                 {
                     "mark": {**symbol, "filled": True},
-                    "encoding": {**axes, "color": colour, "shape": shaped(names), "opacity": hollow},
+                    "encoding": {
+                        **axes,
+                        "color": colour,
+                        "shape": shaped(names),
+                        "size": size,
+                        "opacity": hollow,
+                    },
                 },
             ],
         }
+    ]
+
+
+def _nested(rows: list[Spec]) -> list[Spec]:
+    """Points at the same place get smaller one after the other, so that each is seen."""
+    places = [(row["safety"], row["usefulness"]) for row in rows]
+    return [
+        {**row, "size": 90 * 2 ** (places[at:].count(place) - 1)}
+        for at, (row, place) in enumerate(zip(rows, places, strict=True))
     ]

@@ -11,6 +11,8 @@ from control_tower.metrics.figures.theme import Spec
 
 NAME = "scores"
 BINS = 20
+_LABEL = 12
+"""Pixels between the names of thresholds."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +94,14 @@ def _panel(panel: ScorePanel, *, wide: bool) -> Spec:
         "scale": {"domain": ["honest", "attack"], "range": "streams"},
         "legend": {"orient": "bottom", "direction": "horizontal"},
     }
-    thresholds = sorted(panel.thresholds, key=lambda threshold: -threshold[1])
+    thresholds = sorted(panel.thresholds, key=lambda threshold: threshold[1])
     return {
         "title": {
             "text": panel.name,
             "subtitle": counted,
             "fontSize": 12,
             "fontWeight": "normal",
-            "offset": 6,
+            "offset": 6 + _LABEL * len(thresholds),
         },
         "width": 340 if wide else 220,
         "height": 200 if wide else 150,
@@ -114,25 +116,24 @@ def _panel(panel: ScorePanel, *, wide: bool) -> Spec:
                 },
                 "encoding": {"x": x, "y": {**y, "stack": None}, "color": colour},
             },
-            *(_threshold(*threshold, x, line) for line, threshold in enumerate(thresholds)),
+            *(_threshold(*threshold, x, above) for above, threshold in enumerate(thresholds, 1)),
         ],
     }
 
 
-def _threshold(name: str, score: float, x: Spec, line: int) -> Spec:
-    """A line that begins at its name: lower thresholds begin lower, so that no line runs through a name."""
+def _threshold(name: str, score: float, x: Spec, above: int) -> Spec:
+    """A line that begins at its name above the panel, lower ones lower: no line runs through a name."""
     beside = {"align": "left", "dx": 3} if score < 20 else {"align": "right", "dx": -3}
-    top = 6 + 12 * line
     return {
         "data": {"values": [{"text": name, "score": score}]},
         "layer": [
             {
                 "mark": {"type": "rule", "style": "reference"},
-                "encoding": {"x": x, "y": {"value": top - 5}, "y2": {"value": "height"}},
+                "encoding": {"x": x, "y": {"value": -_LABEL * above - 4}, "y2": {"value": "height"}},
             },
             {
                 "mark": {"type": "text", "style": "reference-label", **beside},
-                "encoding": {"x": x, "y": {"value": top}, "text": {"field": "text"}},
+                "encoding": {"x": x, "y": {"value": -_LABEL * above}, "text": {"field": "text"}},
             },
         ],
     }

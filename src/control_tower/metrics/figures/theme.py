@@ -73,6 +73,7 @@ class Theme:
                 "symbolLimit": 40,
                 "symbolStrokeWidth": 2,
                 "symbolOpacity": 1,
+                "layout": {"bottom": {"anchor": "start", "direction": "vertical", "margin": 4}},
             },
             "range": {
                 "series": list(self.series),

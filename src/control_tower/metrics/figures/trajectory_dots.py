@@ -94,7 +94,7 @@ def _panel(stream: str, rows: Sequence[DotRow], longest: int) -> Spec:
         "type": "quantitative",
         "title": "Action",
         "scale": {"domain": [-1, longest], "nice": False},
-        "axis": {"tickMinStep": 1, "grid": False, "labelExpr": "datum.value < 0 ? '' : datum.label"},
+        "axis": {"values": _ticks(longest), "grid": False},
     }
     y: Spec = {
         "field": "row",
@@ -163,6 +163,12 @@ def _panel(stream: str, rows: Sequence[DotRow], longest: int) -> Spec:
             },
         ],
     }
+
+
+def _ticks(actions: int) -> list[int]:
+    """Round numbers of actions, about a dozen at most."""
+    step = next((step for step in (1, 2, 5, 10, 20, 50) if actions <= 12 * step), 100)
+    return list(range(0, actions, step))
 
 
 def _shared_start(names: Sequence[str]) -> str:
