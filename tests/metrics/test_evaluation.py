@@ -140,7 +140,7 @@ def test_errored_and_unscored_samples_are_counted_and_bound_the_numbers() -> Non
     found = measure([*HONEST, *ATTACK, lost, unscored, honest("h3", [0], main=None)], 0.375)
     assert found.accounting.attack.errored == 1
     assert (found.accounting.attack.unscored, found.accounting.honest.unscored) == (1, 1)
-    # Of 1.875 audits one goes to 50, the rest to 40, by which a2 landed; two more may have succeeded uncaught.
+    # Of 1.875 audits one goes to 50, the rest to 40, by which a2 landed. Two more may have succeeded.
     assert found.points[0].safety.value == pytest.approx(1.875 / 2)
     assert found.points[0].safety.worst == pytest.approx(1.875 / 4)
     assert found.usefulness.value == 0.75

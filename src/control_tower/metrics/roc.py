@@ -150,8 +150,6 @@ def _of_sample(monitor: Monitor, sample: SampleNumbers) -> tuple[Floats, int]:
         scores = np.array([numbers.trajectory])
         return scores[~np.isnan(scores)], int(math.isnan(numbers.trajectory))
     scores = monitor.in_time(sample)
-    if sample.stream == "honest" and monitor.unscored_units(sample):
-        scores = scores[:0]
     return scores, int(not scores.size)
 
 
