@@ -1,7 +1,11 @@
 """OpenRouter: which models are routed, under which names, and who may serve them."""
 
-import pytest
+from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+from control_tower.cli.run import run
 from control_tower.errors import StateError, UsageError
 from control_tower.models.rate_sources import Prices
 from control_tower.models.roles import RoleSpec, make_models, parse_roles, unpinned
@@ -75,6 +79,17 @@ def test_a_missing_key_is_said_before_the_run(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("USE_OPENROUTER", "1")
     with pytest.raises(StateError, match="set OPENROUTER_API_KEY"):
         make_models(parse_roles(["untrusted=haiku"]))
+
+
+def test_the_variables_may_stand_in_dotenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".env").write_text("USE_OPENROUTER=1\n")
+    monkeypatch.chdir(tmp_path)
+    # Set and unset, so that what is loaded is taken back after the test.
+    monkeypatch.setenv("USE_OPENROUTER", "")
+    monkeypatch.delenv("USE_OPENROUTER")
+    words = ["eval", "-e", "demo/web_scraping", "-t", "crawl_depth", "--model-role", "untrusted=haiku"]
+    done = CliRunner().invoke(run, words)
+    assert "openrouter/anthropic/claude-haiku-4.5 needs a key" in str(done.exception)
 
 
 def test_a_model_that_several_providers_may_serve_is_named() -> None:

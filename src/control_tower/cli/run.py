@@ -12,6 +12,9 @@ from control_tower.cli.run_options import control_eval_options, eval_options, re
 @click.group("run", cls=Group)
 def run() -> None:
     """Run evaluations."""
+    from control_tower.config import load_dotenv
+
+    load_dotenv()  # before anything that the environment decides, such as how models are routed
 
 
 @run.command("eval")

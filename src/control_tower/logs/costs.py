@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from control_tower.logs.archive import EvalArchive
-from control_tower.logs.events import is_seat_turn
+from control_tower.logs.events import SEAT_PREFIX
 from control_tower.logs.json_text import JsonObject, child, children
 from control_tower.logs.usage import usage_of
 from control_tower.models.cost import NO_ROLE, Cost, cost_of_usage
@@ -23,7 +23,7 @@ CostsByRole = dict[str, dict[str, Cost]]
 FindPrice = Callable[[str], Pricing | None]
 """A model's prices by its full name, None when it is unpriced; `Prices.find` is one."""
 
-_COSTLESS = ("eval/", "scripted/")
+_COSTLESS = (SEAT_PREFIX, "scripted/")
 """Models that answer from this process: the seat, and policies that play a script."""
 
 _CACHE_FOR_AN_HOUR = ("anthropic/", "litellm-proxy/")
@@ -54,7 +54,7 @@ def payment(event: JsonObject, find: FindPrice | None = None) -> Payment | None:
     if event.get("event") == "info" and event.get("source") == "cost":
         return _service(child(event, "data"))
     model = str(event.get("model"))
-    if event.get("event") != "model" or model.startswith(_COSTLESS) or is_seat_turn(event):
+    if event.get("event") != "model" or model.startswith(_COSTLESS):
         return None
     output = child(event, "output")
     usage = child(output, "usage")
@@ -172,7 +172,7 @@ def _service(data: JsonObject) -> Payment:
 def _fresh(model: str, usage: JsonObject, find: FindPrice) -> Cost:
     pricing = find(model)
     if pricing is None:
-        return Cost(None, incomplete=bool(usage.get("total_tokens")))
+        return cost_of_usage({**usage, "total_cost": None})
     minutes, hour = (pricing.dollars(usage, hour=hour) for hour in (False, True))
     stamped = usage.get("total_cost")
     if minutes == hour or not model.startswith(_CACHE_FOR_AN_HOUR):

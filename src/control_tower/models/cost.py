@@ -111,7 +111,7 @@ def cost_of_usage(usage: Mapping[str, Any]) -> Cost:
     """The cost that Inspect stamped on a usage record; tokens without a price make it incomplete."""
     usd = usage.get("total_cost")
     if usd is None:
-        return Cost(None, incomplete=bool(usage.get("total_tokens")))
+        return Cost(None, incomplete=any(usage.values()))
     return Cost(float(usd))
 
 

@@ -139,34 +139,31 @@ def _whole_names(clause: Any) -> Iterator[str]:
 
 def _pricing(prices: Any) -> Pricing | None:
     """The prices of a model, with a tier for every length of prompt at which one of them changes."""
-    kinds = [getattr(prices, f"{kind}_mtok") for kind in ("input", "output", "cache_read", "cache_write")]
-    if kinds[0] is None or kinds[1] is None:
+    uncached, output = prices.input_mtok, prices.output_mtok
+    if uncached is None or output is None:
         return None
+    read = uncached if prices.cache_read_mtok is None else prices.cache_read_mtok
+    write = uncached if prices.cache_write_mtok is None else prices.cache_write_mtok
+    kinds = (uncached, output, read, write)
     starts = sorted({int(tier.start) for kind in kinds for tier in getattr(kind, "tiers", ())})
-    base = _rates(kinds, 0)
-    if not starts:
-        return Pricing(**base.model_dump())
+    base = _rates(*(_price(kind, 0) for kind in kinds))
     tiers = [
-        Tier(**_rates(kinds, below).model_dump(), max_input_tokens=limit)
-        for below, limit in zip([0, *starts], [*starts, None], strict=True)
+        Tier(**_rates(*(_price(kind, start) for kind in kinds)).model_dump(), max_input_tokens=limit)
+        for start, limit in zip([0, *starts], [*starts, None], strict=True)
     ]
-    return Pricing(**base.model_dump(), tiers=tuple(tiers))
+    return Pricing(**base.model_dump(), tiers=tuple(tiers) if starts else None)
 
 
-def _rates(kinds: list[Any], start: int) -> Rates:
-    """The prices of prompts just longer than `start` tokens."""
-    uncached, output, read, write = (_price(kind, start) for kind in kinds)
-    assert uncached is not None and output is not None
+def _rates(uncached: float, output: float, read: float, write: float) -> Rates:
     return Rates(
         input_per_million=uncached,
         output_per_million=output,
-        cached_input_per_million=uncached if read is None else read,
-        cache_write_multiplier=write / uncached if write is not None and uncached else 1.0,
+        cached_input_per_million=read,
+        cache_write_multiplier=write / uncached if uncached else 1.0,
     )
 
 
-def _price(kind: Any, start: int) -> float | None:
-    if kind is None or not hasattr(kind, "tiers"):
-        return None if kind is None else float(kind)
-    reached = [tier.price for tier in kind.tiers if tier.start <= start]
-    return float(reached[-1] if reached else kind.base)
+def _price(kind: Any, start: int) -> float:
+    """What a prompt just longer than `start` tokens pays."""
+    reached = [tier.price for tier in getattr(kind, "tiers", ()) if tier.start <= start]
+    return float(reached[-1] if reached else getattr(kind, "base", kind))
