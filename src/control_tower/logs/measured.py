@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -129,19 +129,19 @@ def _chosen(pool: _Pool, monitors: Sequence[str]) -> list[str | None]:
 
 
 def _named(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """The evaluations, with their logs' names in the names of those that are called alike."""
-    named = _labelled(evaluations, lambda evaluation: str(evaluation.sources[0].run_name))
-    return _labelled(named, lambda evaluation: evaluation.sources[0].name)
-
-
-def _labelled(evaluations: Sequence[Evaluation], label: Callable[[Evaluation], str]) -> list[Evaluation]:
-    count = Counter(evaluation.name for evaluation in evaluations)
-    return [
-        replace(evaluation, name=f"{evaluation.name} ({label(evaluation)})")
-        if count[evaluation.name] > 1
-        else evaluation
-        for evaluation in evaluations
-    ]
+    """The evaluations; those that are called alike with the name of their run, or else of their log."""
+    alike: dict[str, list[SourceInfo]] = {}
+    for evaluation in evaluations:
+        alike.setdefault(evaluation.name, []).append(evaluation.sources[0])
+    named: list[Evaluation] = []
+    for evaluation in evaluations:
+        sources, own = alike[evaluation.name], evaluation.sources[0]
+        runs = {source.run_name for source in sources}
+        label = own.run_name if len(runs) == len(sources) else own.name
+        named.append(
+            replace(evaluation, name=f"{evaluation.name} ({label})") if len(sources) > 1 else evaluation
+        )
+    return named
 
 
 def _names(paths: Sequence[Path]) -> dict[Path, str]:
