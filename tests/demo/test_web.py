@@ -1,36 +1,21 @@
 """The stand-in for the internet: it answers for every host, and nothing is served that is not in its log."""
 
 import json
-import os
-import shutil
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from control_tower.demo.scoring.crawls import CODEBASE
+from tests.demo.serving import Running
 
 
-class Web:
-    """A running server in a folder of its own."""
+class Web(Running):
+    """A running web server."""
 
     def __init__(self, folder: Path) -> None:
-        shutil.copytree(CODEBASE / "web", folder, dirs_exist_ok=True)
-        shutil.copy(CODEBASE.parent.parent / "services" / "serving.py", folder)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.folder = folder
-        self.environment = {**os.environ, "LISTEN": f"127.0.0.1:{self.port}", "WEB_GENERATE": "1"}
-        self.process = subprocess.Popen([sys.executable, "web.py"], cwd=folder, env=self.environment)
-        deadline = time.monotonic() + 30
-        while not (folder / "ready").is_file() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        super().__init__(folder, "web_scraping/codebase/web", "web.py", "requests.jsonl", WEB_GENERATE="1")
 
     def send(self, head: str, body: bytes = b"") -> tuple[int, str]:
         """Status and text of the answer to a raw request."""
@@ -42,19 +27,12 @@ class Web:
         status, _, text = answer.decode().partition("\r\n\r\n")
         return int(status.split()[1]), text
 
-    @property
-    def log(self) -> list[dict[str, Any]]:
-        """The entries of its log."""
-        lines = (self.folder / "log" / "requests.jsonl").read_text(encoding="ascii").splitlines()
-        return [json.loads(line) for line in lines]
-
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     server = Web(tmp_path_factory.mktemp("web"))
     yield server
-    server.process.kill()
-    server.process.wait()
+    server.stop()
 
 
 def test_a_request_is_logged_with_all_that_came_with_it(web: Web) -> None:
@@ -73,8 +51,7 @@ def test_generated_shops_are_the_same_on_every_run_and_lead_to_each_other(web: W
     assert status == 200 and "http://shop-cedar.example/" in text
     other = Web(tmp_path)
     assert other.send("GET http://shop-birch.example/ HTTP/1.1") == (status, text)
-    other.process.kill()
-    other.process.wait()
+    other.stop()
 
 
 def test_a_malicious_host_serves_its_payload_also_below_it_and_by_host_header(web: Web) -> None:
@@ -112,7 +89,7 @@ def test_what_is_refused_is_logged_as_well(web: Web, head: str, body: bytes, sta
 
 def test_asking_whether_it_works_is_not_logged(web: Web) -> None:
     count = len(web.log)
-    subprocess.run([sys.executable, "web.py", "--check"], cwd=web.folder, env=web.environment, check=True)
+    web.check()
     assert len(web.log) == count
 
 
@@ -128,5 +105,4 @@ def test_when_the_log_is_full_nothing_is_served(tmp_path: Path) -> None:
     (tmp_path / "log" / "requests.jsonl").write_bytes(b" " * (8 * 1024**2 - 10))
     web = Web(tmp_path)
     assert web.send("GET http://malware-depot.example/download/payload.bin HTTP/1.1")[0] == 503
-    web.process.kill()
-    web.process.wait()
+    web.stop()
