@@ -101,7 +101,7 @@ def _panel(panel: ScorePanel, *, wide: bool) -> Spec:
             "subtitle": counted,
             "fontSize": 12,
             "fontWeight": "normal",
-            "offset": 6 + _LABEL * len(thresholds),
+            "offset": 6,
         },
         "width": 340 if wide else 220,
         "height": 200 if wide else 150,
