@@ -4,6 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inspect_ai import Task
+from inspect_ai import eval as inspect_eval
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.solver import generate
 
 from control_tower.evals.results import Results, Tally
 from control_tower.evals.table import result_lines
@@ -175,6 +180,26 @@ def test_cached_answers_are_counted_and_priced_in_the_fresh_cost(tmp_path: Path)
     assert costs.cached == 2
     assert total(costs.recorded) == Cost(pytest.approx(150e-6))
     assert total(costs.fresh) == Cost(pytest.approx(450e-6))
+
+
+def test_a_second_run_that_reads_the_response_cache_says_what_it_would_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INSPECT_CACHE_DIR", str(tmp_path / "cache"))
+    answer = ModelOutput.from_content("mockllm/model", "Ready.")
+    answer.usage = ModelUsage(input_tokens=100, output_tokens=10, total_tokens=110)
+    task = Task([Sample("Ready?")], solver=generate(cache=True))
+
+    def costs() -> LogCosts:
+        model = get_model("mockllm/model", custom_outputs=[answer], memoize=False)
+        [log] = inspect_eval(task, model, log_dir=str(tmp_path), log_format="eval", display="none")
+        with EvalArchive.open(log.location.removeprefix("file://")) as archive:
+            return log_costs(archive, {"mockllm/model": CLAUDE}.get)
+
+    first, second = costs(), costs()
+    assert (first.cached, second.cached) == (0, 1)
+    assert total(second.recorded) == Cost(0.0)
+    assert total(first.fresh) == total(second.fresh) == Cost(pytest.approx(150e-6))
 
 
 @pytest.mark.parametrize(
