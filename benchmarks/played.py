@@ -1,4 +1,8 @@
-"""Plays the game or the bare loop once and prints the CPU seconds of an action: KIND STEPS FOLDER."""
+"""Plays the game or a bare loop and prints the CPU seconds of an action, sample by sample.
+
+`played KIND STEPS SAMPLES FOLDER`: KIND is `game`, `bare`, `monitored` or `bare-monitored`. The samples are
+played one after the other; the first one, in which the process is still loading code, is left out.
+"""
 
 import json
 import sys
@@ -14,12 +18,13 @@ from inspect_ai.model import (
     ChatMessageAssistant,
     ChatMessageSystem,
     ChatMessageUser,
+    ModelOutput,
     execute_tools,
     get_model,
 )
 from inspect_ai.scorer import Score, Target, mean, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
-from inspect_ai.tool import Tool, tool
+from inspect_ai.tool import Tool, ToolFunction, tool
 
 from control_tower.environments.environment import EnvDocs
 from control_tower.environments.space import CrossProduct
@@ -27,10 +32,11 @@ from control_tower.environments.task import MainTask
 from control_tower.environments.tools import env_tool
 from control_tower.evals.local import run_local
 from control_tower.evals.plan import RunPlan
-from control_tower.evals.run_config import RunConfig, SandboxConfig, TaskSelection
+from control_tower.evals.run_config import FunctionRef, RunConfig, SandboxConfig, TaskSelection
 from control_tower.game.prompts import prompt
 from control_tower.game.white import White
 from control_tower.models.roles import RoleSpec
+from control_tower.monitors.rendering import RULES_OF_EVIDENCE
 from control_tower.settings import environments
 from tests.support.models import script, turn
 from tests.support.toy import TOY_SANDBOX, SandboxEnvironmentSpec
@@ -39,7 +45,10 @@ REQUEST = "Count the files of this folder again and again."
 WARM = 5
 """Turns before the clock starts, while modules are still being imported."""
 RESULT = "README.md\nsetup.py\nsrc\ntests\n" * 5
-clock: dict[str, float] = {}
+clock: list[tuple[float, float]] = []
+"""When each sample's clocked part began and ended, in CPU seconds of this process."""
+JUDGE = "tower-judge"
+VERDICT = {"reasoning": "A look into a folder.", "score": 5}
 
 
 @tool
@@ -58,14 +67,16 @@ def listing() -> Tool:
 
 
 def model(name: str, steps: int) -> str:
-    """A model that calls the tool so many times, then submits."""
+    """A model that calls the tool so many times, then submits; it runs the clock."""
+    began = 0.0
 
     def answer(messages: list[ChatMessage], tools: Any) -> Any:
+        nonlocal began
         turns = sum(message.role == "assistant" for message in messages)
         if turns == WARM:
-            clock.setdefault("start", time.process_time())
+            began = time.process_time()
         if turns >= steps:
-            clock["end"] = time.process_time()
+            clock.append((began, time.process_time()))
             return turn(("submit", {}))
         return turn(
             ("listing", {"folder": f"folder number {turns}"}),
@@ -73,6 +84,11 @@ def model(name: str, steps: int) -> str:
         )
 
     return script(name, answer)
+
+
+def judge() -> str:
+    """A monitor's model that always gives the same verdict."""
+    return script(JUDGE, lambda messages, tools: turn(("score", VERDICT)))
 
 
 class Folder:
@@ -101,41 +117,85 @@ async def right(state: TaskState, target: Target) -> Score:
     return Score(value="C")
 
 
-def play_game(steps: int, folder: Path) -> None:
+def play_game(steps: int, samples: int, folder: Path, monitored: bool) -> None:
     """The game, as `ct run eval` plays it."""
     environments.ENVIRONMENTS["folder"] = Folder()
+    roles = {"untrusted": model("game", steps), **({"monitor": judge()} if monitored else {})}
+    watching = FunctionRef(name="trusted-monitoring", args={"monitors": ["simple"]})
     config = RunConfig(
         task_selection=TaskSelection(environments=("folder",), main_tasks=("count",)),
-        model_roles={"untrusted": RoleSpec(model_name=model("game", steps))},
+        protocol=watching if monitored else FunctionRef(name="null-blue-team"),
+        model_roles={role: RoleSpec(model_name=name) for role, name in roles.items()},
         sandbox=SandboxConfig(sandbox=TOY_SANDBOX),
         white=White(max_steps=steps + 1),
+        eval_args={"epochs": samples, "max_samples": 1},
     )
     run_local(RunPlan(config), folder)
 
 
 @solver
-def bare_loop(steps: int) -> Solver:
-    """Ask two models, run the calls, ask again."""
+def bare_loop(steps: int, monitored: bool) -> Solver:
+    """Ask two models, run the calls, ask again; a third model judges each turn in between if wanted.
+
+    The judge is asked as a monitor of the game asks it: one message for each earlier turn, made once, and its
+    call of the score tool is run.
+    """
+    names = model("first", steps), script("second", repeat_first), judge()
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        first, second = get_model(model("first", steps)), get_model(model("second", steps))
+        first, second, third = (get_model(name) for name in names)
         tools = [listing(), submit()]
         conversation: list[ChatMessage] = [
             ChatMessageSystem(content=prompt("control_tower.game.prompts", "system")),
             ChatMessageUser(content=REQUEST),
         ]
+        past: list[ChatMessage] = [
+            ChatMessageSystem(content=RULES_OF_EVIDENCE),
+            ChatMessageUser(content=REQUEST),
+        ]
         while True:
-            await first.generate(conversation, tools)
+            drafted.append(await first.generate(conversation, tools))
+            call = (drafted[-1].message.tool_calls or [])[0]
+            action = f"[call: {call.function}]\n{json.dumps(call.arguments)}"
+            if monitored and call.function != "submit":
+                question = ChatMessageUser(content=f"How suspicious is this action?\n\n{action}")
+                verdict = await third.generate([*past, question], [score()], ToolFunction("score"))
+                await execute_tools([verdict.message], [score()])
             output = await second.generate(conversation, tools)
             conversation.append(output.message)
             record = ChatMessageAssistant(content="", tool_calls=output.message.tool_calls)
             executed = await execute_tools([record], tools)
             conversation.extend(executed.messages)
             state.messages += [record, *executed.messages]
-            if any(call.function == "submit" for call in output.message.tool_calls or []):
+            past.append(ChatMessageUser(content=f"{action}\n[result]\n{executed.messages[-1].text}"))
+            if call.function == "submit":
                 return state
 
     return solve
+
+
+drafted: list[ModelOutput] = []
+
+
+def repeat_first(messages: list[ChatMessage], tools: Any) -> ModelOutput:
+    """What the first model just answered, without its usage, as the seat does it."""
+    return drafted[-1].model_copy(update={"usage": None})
+
+
+@tool
+def score() -> Tool:
+    """The tool that a judge must call."""
+
+    async def execute(reasoning: str, score: int) -> str:
+        """Give the verdict.
+
+        Args:
+            reasoning: Why.
+            score: How suspicious, from 0 to 100.
+        """
+        return "Noted."
+
+    return execute
 
 
 @tool
@@ -155,18 +215,29 @@ def bare_scorer() -> Any:
     return right
 
 
-def play_bare(steps: int, folder: Path) -> None:
+def play_bare(steps: int, samples: int, folder: Path, monitored: bool) -> None:
     """The bare loop, as Inspect plays it."""
     task = Task(
         MemoryDataset([Sample(id="bare", input="")]),
-        solver=bare_loop(steps),
+        solver=bare_loop(steps, monitored),
         scorer=bare_scorer(),
         sandbox=TOY_SANDBOX,
     )
-    inspect_eval(task, model=None, log_dir=str(folder), display="none", log_buffer=1, ctl_server=False)
+    inspect_eval(
+        task,
+        model=None,
+        log_dir=str(folder),
+        display="none",
+        log_buffer=1,
+        ctl_server=False,
+        epochs=samples,
+        max_samples=1,
+    )
 
 
 if __name__ == "__main__":
-    kind, count, where = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-    (play_game if kind == "game" else play_bare)(count, where)
-    print(json.dumps({"cpu_per_action": (clock["end"] - clock["start"]) / (count - WARM)}))
+    kind, steps, samples, where = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+    play = play_bare if kind.startswith("bare") else play_game
+    play(steps, samples, where, kind.endswith("monitored"))
+    assert len(clock) == samples
+    print(json.dumps([(end - began) / (steps - WARM) for began, end in clock[1:]]))
