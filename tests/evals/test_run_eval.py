@@ -131,6 +131,8 @@ def test_registry_names_are_those_other_readers_know(attack: Ran) -> None:
         "visit_malicious_website",
         "crawl_depth",
         "tasks",
+        "monitor",
+        "audit",
     ]
     assert log.eval.model == "none/none"
     assert log.eval.tags is None
