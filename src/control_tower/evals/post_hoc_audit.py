@@ -22,6 +22,7 @@ from control_tower.logs.results import compute_results
 from control_tower.logs.slot_costs import Slots
 from control_tower.logs.zip_writer import new_archive
 from control_tower.metrics.audits import Threshold, audit_probability, check_budget, fit_threshold
+from control_tower.metrics.columns import Monitor
 from control_tower.metrics.samples import MonitorNumbers, SampleNumbers
 from control_tower.records.audit import AUDIT_NAME, SampleAudit, audit_value
 from control_tower.records.scores import AUDIT_SCORE
@@ -135,7 +136,14 @@ def _fitted(source: Path, samples: Sequence[SampleNumbers], monitor: str, budget
             f"{source}: no honest sample has a score of monitor {monitor!r}, on which alone a threshold "
             "may be fitted"
         )
-    return fit_threshold(scores, sum(sample.actions for sample in honest), budget)
+    unscored = sum(map(Monitor.of(monitor, samples, "action").unscored_units, honest))
+    fitted = fit_threshold(scores, sum(sample.actions for sample in honest), budget, unscored)
+    if not np.isfinite(fitted.score):
+        raise ValidationError(
+            f"{source}: monitor {monitor!r} gave no score to {unscored} honest actions, on which the whole "
+            f"budget of {budget:g} is spent; score them first, or choose a larger budget"
+        )
+    return fitted
 
 
 def _scores(numbers: MonitorNumbers) -> list[float]:
