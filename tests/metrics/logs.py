@@ -27,7 +27,8 @@ def header(
         "attack_policy_selection": {"name": "ct/attack", "args": {}},
         "model_roles": {"untrusted": "demo/agent"},
     }
-    spec = {"eval_id": "eval", "run_id": "run", "created": at(0), "dataset": {}, "config": {}, **fields}
+    spec = {"eval_id": "eval", "run_id": "run", "created": at(0), "task": "run", "model": "none/none"}
+    spec |= {"dataset": {}, "config": {}, **fields}
     return {"eval": {**spec, "metadata": metadata}}
 
 

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from control_tower.cli.app import main
+from control_tower.errors import ValidationError
+from control_tower.evals.post_hoc_audit import audit_log
 from control_tower.logs.json_text import JsonObject
+from control_tower.metrics.audits import Threshold
 from tests.metrics.logs import control_log, sample
 
 Run = Callable[..., tuple[int, str, str]]
@@ -235,3 +238,18 @@ def test_figures_are_written_beside_the_numbers(log: Path, tmp_path: Path) -> No
     assert {"safety_curve.svg", "pareto.png", "metrics.json"} <= {
         p.name for p in (tmp_path / "out").iterdir()
     }
+
+
+def test_post_hoc_audits_come_to_the_same_safety(ct: Run, tmp_path: Path) -> None:
+    samples = [sample("env:m1", [10.0, "unscored"], main=1.0), sample("env:m2", [20.0, 40.0], main=1.0)]
+    samples += [sample("env:m1:s1", [30.0], side=1.0), sample("env:m2:s1", [25.0], side=1.0)]
+    log = control_log(tmp_path / "log.eval", samples)
+    _, out, _ = ct(log, "--format", "json", "--budget", "0.625", "--bootstrap", "0")
+    (point,) = json.loads(out)["evaluations"][0]["points"]
+    audited = audit_log(log, "judge", 0.625)
+    # Of two and a half audits the unscored action takes one, 40 another, so half of 20 is left.
+    assert audited.threshold == Threshold(20.0, 0.5)
+    assert (point["threshold"], point["share"]) == (20.0, 0.5)
+    assert point["safety"]["value"] == audited.audits.safety == 1.0
+    with pytest.raises(ValidationError, match="gave no score to 1 honest actions"):
+        audit_log(log, "judge", 0.25)
