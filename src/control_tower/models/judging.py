@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
@@ -49,11 +50,11 @@ class Form(Generic[F]):
 
     def tool(self) -> ToolDef:
         """The tool as Inspect offers and runs it."""
-        return ToolDef(_note, self.name, self.description, self._parameters())
+        return ToolDef(_note, self.name, self.description, _parameters(self.fields))
 
     def info(self) -> ToolInfo:
         """The tool as a judge is told of it."""
-        return ToolInfo(name=self.name, description=self.description, parameters=self._parameters())
+        return ToolInfo(name=self.name, description=self.description, parameters=_parameters(self.fields))
 
     def read(self, output: ModelOutput) -> tuple[F, ToolCall]:
         """The answer of an output.
@@ -82,9 +83,11 @@ class Form(Generic[F]):
             given = "" if first["type"] == "missing" else f" is {first['input']!r:.80}"
             raise Unreadable(f"the judge's {where}{given}: {first['msg']}") from None
 
-    def _parameters(self) -> ToolParams:
-        schema = json_schema(self.fields)
-        return ToolParams(properties=schema.properties or {}, required=schema.required or [])
+
+@cache
+def _parameters(fields: type[pydantic.BaseModel]) -> ToolParams:
+    schema = json_schema(fields)
+    return ToolParams(properties=schema.properties or {}, required=schema.required or [])
 
 
 async def _note(**kwargs: Any) -> str:
