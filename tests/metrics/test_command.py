@@ -75,6 +75,14 @@ def test_the_table_says_safety_and_everything_that_was_not_counted(ct: Run, log:
     assert "actions passed over by design  1       0" in out
 
 
+def test_samples_that_a_log_should_have_and_lacks_are_said(ct: Run, tmp_path: Path) -> None:
+    ids = {"sample_ids": ["env:m1", "env:m2", "env:m1:s1"]}
+    samples = [*honest_samples()[:2], *attack_samples()[:1]]
+    log = control_log(tmp_path / "short.eval", samples, dataset=ids, config={"epochs": 2})
+    _, out, _ = ct(log, "--bootstrap", "0")
+    assert "short lacks 3 of its 6 samples" in out
+
+
 def test_json_is_the_document_and_nothing_else(ct: Run, log: Path) -> None:
     code, out, _ = ct(log, "--format", "json", "--budget", "0.2", "--budget", "0.3", "--bootstrap", "0")
     document = json.loads(out)

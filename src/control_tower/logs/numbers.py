@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -78,7 +78,7 @@ class NumbersLog:
         for key in self._archive.sample_keys():
             yield sample_numbers(self.name, self._archive.sample(key))
 
-    def info(self, samples: Iterable[SampleNumbers]) -> SourceInfo:
+    def info(self, samples: Sequence[SampleNumbers]) -> SourceInfo:
         """What is said about the log, given its samples."""
         spec = child(self.header, "eval")
         policy = child(self.metadata, "policy_selection").get("name")
@@ -94,6 +94,7 @@ class NumbersLog:
             attack_policy=child(self.metadata, "attack_policy_selection").get("name") or policy,
             live_audits=self._audits_configured() or any(sample.audited for sample in samples),
             status=str(self.header.get("status")),
+            samples=len(samples),
             expected=_expected(spec),
             derived_from=self.metadata.get("derived_from"),
             models={str(role): str(name) for role, name in child(self.metadata, "model_roles").items()},

@@ -157,7 +157,9 @@ def _notes(
 ) -> Iterator[str]:
     for source in sources:
         if source.status != "success":
-            yield f"{source.name} ended with status {source.status}: samples may be missing"
+            yield f"{source.name} has the status {source.status}"
+        if source.expected is not None and source.expected > source.samples:
+            yield f"{source.name} lacks {source.expected - source.samples} of its {source.expected} samples"
     for counts, stream, verdict in ((honest, "honest", "main"), (attack, "attack", "side")):
         if counts.errored:
             yield f"{counts.errored} of {counts.samples} {stream} samples errored and count only in `worst`"

@@ -107,6 +107,8 @@ class SourceInfo:
     live_audits: bool
     """Whether the protocol could audit while samples ran."""
     status: str = "success"
+    samples: int = 0
+    """Sample-epochs it holds."""
     expected: int | None = None
     """Sample-epochs the run should have; None when not recorded."""
     derived_from: str | None = None
