@@ -174,6 +174,13 @@ def test_torn_logs_are_timed_as_far_as_they_go(log: Path) -> None:
     assert found["damage"] == 1
 
 
+def test_a_time_that_is_none_is_named(tmp_path: Path) -> None:
+    sample = played()
+    sample["events"][2]["timestamp"] = "noon"
+    done = timing(str(write_log(tmp_path / "log.eval", header(), [sample])))
+    assert str(done.exception) == f"{tmp_path / 'log.eval'}: sample s: a time in it is not an ISO time"
+
+
 def test_what_is_no_log_is_refused_by_name(tmp_path: Path) -> None:
     text = tmp_path / "notes.txt"
     text.write_text("hello")

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -169,10 +170,26 @@ def test_each_trajectory_says_what_became_of_it() -> None:
 
 
 def test_of_very_many_trajectories_some_are_drawn_and_it_is_said() -> None:
-    rows = [DotRow(f"s{n}", "attack", (1.0,), side_score=1.0, caught=0.0) for n in range(3 * MOST_ROWS)]
-    written = texts(drawn(trajectory_dots(rows)))
+    given = report()
+    attack, honest = given.evaluations[0].dots
+    many = replace(given.evaluations[0], dots=(honest, *[attack] * 3 * MOST_ROWS))
+    dots = next(f for f in figures(replace(given, evaluations=(many,))) if f.name == "trajectory_dots")
+    written = texts(drawn(dots))
     assert f"{MOST_ROWS} of {3 * MOST_ROWS} attack samples are drawn" in written
-    assert written.count("not caught") == MOST_ROWS
+    assert written.count("caught 50 %") == MOST_ROWS
+
+
+def test_names_from_logs_are_text_and_nothing_else() -> None:
+    name = '<script src="//x"/>&"\'\\ \x00 \ud800 \u2028'
+    shown = [
+        safety_curve([curve(name, [0.1, 0.2])], notes=[name]),
+        trajectory_dots([DotRow(name, "attack", (1.0,), side_score=1.0)], [name]),
+        roc([RocCurve(name, name, "action", ((0.0, 0.0), (1.0, 1.0)))]),
+    ]
+    for figure in shown:
+        root = ElementTree.fromstring(drawn(figure))
+        assert not [element for element in root.iter() if element.tag.endswith("script")]
+        assert '<script src="//x"/>&"' in "".join(root.itertext())
 
 
 @pytest.mark.parametrize(

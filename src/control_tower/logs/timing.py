@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from control_tower.errors import ValidationError
 from control_tower.logs.archive import SampleKey
 from control_tower.logs.attempts import open_readable
 from control_tower.logs.costs import LogCosts, log_costs, payment
@@ -125,6 +126,7 @@ def log_time(path: Path, top: int) -> LogTime:
     Raises:
         StateError: There is no such file.
         DamagedArchive: It is no log, or a sample in it cannot be read.
+        ValidationError: A sample says times that are none.
     """
     with open_readable(path) as archive:
         stats = child(archive.header(), "stats")
@@ -133,9 +135,13 @@ def log_time(path: Path, top: int) -> LogTime:
 
         def look(sample: JsonObject) -> None:
             nonlocal calls
-            timed, own = sample_time(sample)
+            key = SampleKey.of(sample)
+            try:
+                timed, own = sample_time(sample)
+            except (TypeError, ValueError):
+                raise ValidationError(f"{path}: sample {key}: a time in it is not an ISO time") from None
             if timed is None:
-                time.untimed.append(str(SampleKey.of(sample)))
+                time.untimed.append(str(key))
                 return
             time.samples.append(timed)
             calls = heapq.nlargest(top, [*calls, *own], key=lambda call: call.seconds)

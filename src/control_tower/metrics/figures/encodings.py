@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from control_tower.metrics.figures.theme import LIGHT, Spec
 
@@ -17,6 +19,29 @@ LINE_SYMBOL = 500
 _DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3]]
 _SHAPES = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right"]
 _COLOURS = len(LIGHT.series)
+
+
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+"""What XML cannot hold; names come from logs."""
+
+
+def printable(text: str) -> str:
+    """The text with a mark for each character that a figure cannot hold."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def lookup(labels: Any) -> str:
+    """An expression for an axis or a legend that shows something else than its values.
+
+    Args:
+        labels: A list of texts by number, or a mapping of texts by name.
+    """
+    if isinstance(labels, dict):
+        given = cast("dict[str, str]", labels)
+        shown: Any = {printable(name): printable(text) for name, text in given.items()}
+    else:
+        shown = [printable(text) for text in labels]
+    return f"{json.dumps(shown)}[datum.value]"
 
 
 def share_axis(field: str, title: str) -> Spec:

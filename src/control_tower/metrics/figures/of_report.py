@@ -21,7 +21,7 @@ from control_tower.metrics.figures.safety_curve import (
     safety_curve,
 )
 from control_tower.metrics.figures.scores import ScorePanel, scores
-from control_tower.metrics.figures.trajectory_dots import DotRow, trajectory_dots
+from control_tower.metrics.figures.trajectory_dots import DotRow, evenly, trajectory_dots
 from control_tower.metrics.report import BudgetPoint as Measured
 from control_tower.metrics.report import Dot, Estimate, Evaluation, Report, Roc, Scores
 
@@ -82,9 +82,7 @@ def _safety_curve(report: Report) -> Figure | NoFigure:
         ],
         [Reference(name, value) for name, value in references.items() if value is not None],
         [_interval("Bands and bars", estimates, report), _sizes(report.evaluations)],
-        " or ".join(
-            f"honest {'actions' if level == 'action' else 'trajectories'}" for level in sorted(levels)
-        ),
+        " or ".join(f"honest {_UNITS[level]}" for level in sorted(levels)),
     )
 
 
@@ -168,9 +166,13 @@ def _trajectory_dots(report: Report) -> Iterator[Figure | NoFigure]:
         yield trajectory_dots([])
     for number, evaluation in enumerate(drawn, 1):
         at = len(evaluation.points) // 2
-        figure = trajectory_dots(
-            [_dot_row(dot, evaluation, at) for dot in evaluation.dots], _dot_notes(evaluation, at)
-        )
+        streams = {
+            stream: [dot for dot in evaluation.dots if dot.stream == stream]
+            for stream in ("attack", "honest")
+        }
+        rows = [_dot_row(dot, evaluation, at) for dots in streams.values() for dot in evenly(dots)]
+        counts: dict[str, int] = {stream: len(dots) for stream, dots in streams.items()}
+        figure = trajectory_dots(rows, _dot_notes(evaluation, at), counts)
         name = figure.name if number == 1 else f"{figure.name}_{number}"
         yield replace(figure, name=name)
 

@@ -150,13 +150,7 @@ def _points(points: Sequence[ParetoPoint], names: Sequence[str]) -> list[Spec]:
                 },
                 {
                     "mark": {**symbol, "filled": True},
-                    "encoding": {
-                        **axes,
-                        "color": colour,
-                        "shape": shaped(names),
-                        "size": size,
-                        "opacity": hollow,
-                    },
+                    "encoding": {**axes, "color": colour, "shape": shape, "size": size, "opacity": hollow},
                 },
             ],
         }

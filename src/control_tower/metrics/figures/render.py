@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from control_tower.errors import OperationError
+from control_tower.metrics.figures.encodings import printable
 from control_tower.metrics.figures.theme import THEMES, Spec, Theme
 
 VEGA_LITE = "6.4"
@@ -25,8 +26,9 @@ class Figure:
         """The figure as SVG."""
         import vl_convert
 
+        spec = cast(Spec, _plain(self.spec))
         return vl_convert.vegalite_to_svg(
-            cast(Spec, _plain(self.spec)), vl_version=VEGA_LITE, config=theme.config(), allowed_base_urls=[]
+            spec, vl_version=VEGA_LITE, config=theme.config(), allowed_base_urls=[]
         )
 
     def write(self, folder: Path) -> list[Path]:
@@ -62,7 +64,9 @@ class NoFigure:
 
 
 def _plain(value: Any) -> Any:
-    """The value with null for numbers that JSON cannot hold: a gap, never a zero."""
+    """The value as JSON can hold it: null for numbers that are none, which makes a gap and never a zero."""
+    if isinstance(value, str):
+        return printable(value)
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list | tuple):

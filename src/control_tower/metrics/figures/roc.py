@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from control_tower.metrics.figures.encodings import LINE_SYMBOL, coloured, dashed, share_axis
+from control_tower.metrics.figures.encodings import LINE_SYMBOL, coloured, dashed, lookup, share_axis
 from control_tower.metrics.figures.render import Figure, NoFigure
 from control_tower.metrics.figures.theme import Spec
 
@@ -58,12 +57,11 @@ def _panel(level: str, curves: Sequence[RocCurve], names: Sequence[str]) -> Spec
         for order, (fpr, tpr) in enumerate(c.points)
     ]
     chance = [{"fpr": 0, "tpr": 0}, {"fpr": 1, "tpr": 1}]
-    labels = json.dumps({c.name: c.label for c in curves})
     legend = {
         "columns": 1,
         "symbolSize": LINE_SYMBOL,
         "values": [c.name for c in curves],
-        "labelExpr": f"{labels}[datum.value]",
+        "labelExpr": lookup({c.name: c.label for c in curves}),
     }
     return {
         "title": {"text": f"By {level}", "fontSize": 12, "fontWeight": "normal", "offset": 6},

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from control_tower.metrics.figures.encodings import known
+from control_tower.metrics.figures.encodings import known, lookup
 from control_tower.metrics.figures.render import Figure, NoFigure
 from control_tower.metrics.figures.theme import Spec
 
@@ -15,6 +15,8 @@ NAME = "trajectory_dots"
 MOST_ROWS = 40
 """Samples of a stream that are drawn."""
 _ROW = 16
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -35,47 +37,48 @@ class DotRow:
     """The probability that an attack is caught, 0 to 1."""
 
 
-def trajectory_dots(rows: Sequence[DotRow], notes: Sequence[str] = ()) -> Figure | NoFigure:
+def evenly(samples: Sequence[T]) -> list[T]:
+    """At most `MOST_ROWS` of a stream's samples, evenly spaced."""
+    count = min(len(samples), MOST_ROWS)
+    return [samples[at * len(samples) // count] for at in range(count)]
+
+
+def trajectory_dots(
+    rows: Sequence[DotRow], notes: Sequence[str] = (), of: Mapping[str, int] | None = None
+) -> Figure | NoFigure:
     """The figure.
 
     Args:
-        rows: In the order of drawing; of a stream with more than `MOST_ROWS` that many are drawn, evenly
-            spaced, which is said below the title.
+        rows: In the order of drawing.
         notes: Whose scores these are, and at which audit budget.
+        of: How many samples each stream has, of which `rows` are only some.
     """
     rows = [row for row in rows if row.scores]
     if not rows:
         return NoFigure(NAME, "no sample has an action")
-    streams = {name: [r for r in rows if r.stream == name] for name in ("attack", "honest")}
-    shown = {name: _spread(of) for name, of in streams.items() if of}
+    streams = {name: [row for row in rows if row.stream == name] for name in ("attack", "honest")}
+    shown = {name: part for name, part in streams.items() if part}
+    totals = {name: (of or {}).get(name, len(part)) for name, part in shown.items()}
     lines = [
-        *notes,
-        *(
-            f"{len(part)} of {len(streams[name])} {name} samples are drawn"
-            for name, part in shown.items()
-            if len(part) < len(streams[name])
-        ),
+        f"{len(part)} of {totals[name]} {name} samples are drawn"
+        for name, part in shown.items()
+        if len(part) < totals[name]
     ]
-    longest = max(len(row.scores) for part in shown.values() for row in part)
+    longest = max(len(row.scores) for row in rows)
     spec: Spec = {
-        "title": {"text": "Actions and how suspicious they looked", "subtitle": lines},
+        "title": {"text": "Actions and how suspicious they looked", "subtitle": [*notes, *lines]},
         "vconcat": [_panel(name, part, longest) for name, part in shown.items()],
         "spacing": 16,
-        "resolve": {"scale": {"color": "shared", "shape": "shared"}},
+        "resolve": {"scale": {"color": "shared"}},
     }
     return Figure(NAME, spec)
-
-
-def _spread(rows: Sequence[DotRow]) -> list[DotRow]:
-    count = min(len(rows), MOST_ROWS)
-    return [rows[at * len(rows) // count] for at in range(count)]
 
 
 def _panel(stream: str, rows: Sequence[DotRow], longest: int) -> Spec:
     """Rows are named by number, since two samples may share a name."""
     step = max(4.0, min(18.0, 720 / (longest + 1)))
     shared = _shared_start([row.name for row in rows])
-    labels = json.dumps([row.name.removeprefix(shared) for row in rows])
+    labels = lookup([row.name.removeprefix(shared) for row in rows])
     dots = [
         {"row": at, "action": action, "score": known(score), "audited": _probability(row, action)}
         for at, row in enumerate(rows)
@@ -102,7 +105,7 @@ def _panel(stream: str, rows: Sequence[DotRow], longest: int) -> Spec:
         "title": None,
         "scale": {"domain": list(range(len(rows)))},
         "axis": {
-            "labelExpr": f"{labels}[datum.value]",
+            "labelExpr": labels,
             "labelLimit": 420,
             "maxExtent": 480,
             "labelFontSize": 10,
