@@ -74,7 +74,7 @@ class Origin:
 
     def _annotations(self) -> dict[str, Any]:
         """Who wrote the turns and what they attempted, as far as it is known."""
-        recorded = self.sample.metadata
+        recorded = self.sample.replay
         earlier = {k: recorded[k] for k in (_AUTHORS, *_attempt_keys()) if k in recorded}
         if REPLAY_SOURCE in recorded:
             return earlier
@@ -130,10 +130,10 @@ def taken_samples(selection: TaskSelection, *, errored: bool) -> Iterator[Taken]
             and (not sides or frozenset(sample.side_ids) in sides)
         ):
             continue
-        found = find_environment(str(sample.environment.get("id")))
+        found = find_environment(sample.env_id)
         if wanted and found.id not in wanted:
             continue
-        restored = restore_env_args(found.env, child(sample.environment, "env_args"))
+        restored = restore_env_args(found.env, sample.env_args)
         if args.setdefault(found.id, restored) != restored:
             raise ValidationError(
                 f"{log.path}: its samples have {found.id} under different arguments; one run cannot have both"

@@ -14,6 +14,8 @@ from control_tower.logs.json_text import JsonObject, child
 from control_tower.records.scores import UnreadableVerdict, read_verdict
 from control_tower.scoring.carried import recorded_score
 
+_NOTHING_RECORDED = "the recording has no task score of it"
+
 _SHOWN = 20
 """Differences of a kind that the table lists; JSON has all."""
 
@@ -110,8 +112,10 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Whether there was something to compare and all of it is the same."""
-        return bool(self.pairs) and not (self.scores_differ or self.landings_differ or self.divergences)
+        """Whether there was something to compare, all of it, and all is the same."""
+        incomplete = any(why != _NOTHING_RECORDED for why in self.not_compared.values())
+        differs = self.scores_differ or self.landings_differ or self.divergences
+        return bool(self.pairs) and not (incomplete or differs)
 
     @property
     def sentence(self) -> str:
@@ -205,7 +209,7 @@ def _nothing_to_compare(row: JsonObject | None, pairs: list[TaskPair]) -> str | 
     if row.get("error"):
         return "the replay errored"
     if all(pair.old.number is None for pair in pairs):
-        return "the recording has no task score of it"
+        return _NOTHING_RECORDED
     if all(pair.new.number is None for pair in pairs):
         return "it was not scored"
     return None

@@ -85,8 +85,14 @@ class RecordedSample:
     """A sample of a log: everything but its turns."""
 
     key: SampleKey
-    metadata: JsonObject
+    env_id: str
+    env_args: JsonObject
+    main_ids: tuple[str, ...]
+    side_ids: tuple[str, ...]
+    replay: JsonObject
+    """What it records about being a replay itself."""
     turns: int
+    """How many decided turns its recording has."""
     scores: JsonObject
     """Its Scores as JSON, by name."""
     models: tuple[str, ...]
@@ -95,21 +101,6 @@ class RecordedSample:
     """What it failed with."""
     left_out: dict[str, int]
     """Calls that red made for itself and that are not played again, counted by tool."""
-
-    @property
-    def environment(self) -> JsonObject:
-        """The environment, as recorded."""
-        return child(self.metadata, "environment")
-
-    @property
-    def main_ids(self) -> list[str]:
-        """Ids of the main tasks."""
-        return [str(task["id"]) for task in children(self.metadata, "main_tasks")]
-
-    @property
-    def side_ids(self) -> list[str]:
-        """Ids of the side tasks."""
-        return [str(task["id"]) for task in children(self.metadata, "side_tasks")]
 
 
 @dataclass(frozen=True)
@@ -301,9 +292,15 @@ def _private_calls(
 
 def _recorded_sample(sample: JsonObject, key: SampleKey) -> RecordedSample:
     error, recording = child(sample, "error"), read_recording(sample)
+    metadata = child(sample, "metadata")
+    environment = child(metadata, "environment")
     return RecordedSample(
         key=key,
-        metadata=child(sample, "metadata"),
+        env_id=str(environment.get("id")),
+        env_args=child(environment, "env_args"),
+        main_ids=tuple(str(task.get("id")) for task in children(metadata, "main_tasks")),
+        side_ids=tuple(str(task.get("id")) for task in children(metadata, "side_tasks")),
+        replay={name: value for name, value in metadata.items() if name.startswith("_replay_")},
         turns=len(recording.turns),
         scores=child(sample, "scores"),
         models=tuple(sorted(set(_models(sample)))),
