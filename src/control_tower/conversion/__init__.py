@@ -1,0 +1,1 @@
+"""Logs of older formats made current: one pure step for each major version."""
