@@ -42,8 +42,13 @@ def sample(id: str, main: Any = None, side: Any = None, *, epoch: int = 1, **fie
 
 def log(path: Path, *samples: JsonObject, **metadata: Any) -> str:
     """A log of these samples."""
-    given: JsonObject = {"eval_version": "3.0", "policy": "ct/attack-vs-ct/null", "model_roles": {}, **metadata}
-    return str(write_log(path, {"eval": {"eval_id": path.stem, "metadata": given}}, samples))
+    given: JsonObject = {
+        "eval_version": "3.0",
+        "policy": "ct/attack-vs-ct/null",
+        "model_roles": {},
+        **metadata,
+    }
+    return str(write_log(path, {"eval": {"eval_id": path.stem, "metadata": {**made, **metadata}}}, samples))
 
 
 def compare(*words: str) -> Result:
