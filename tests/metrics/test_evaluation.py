@@ -240,6 +240,22 @@ def test_a_single_cluster_has_no_interval_and_says_so() -> None:
     assert "single cluster" in str(found.points[0].safety.reason)
 
 
+@pytest.mark.parametrize("samples", [HONEST, ATTACK, []])
+def test_a_stream_may_be_empty(samples: list[SampleNumbers]) -> None:
+    found = measure(samples, 0.1, bootstrap=20, by="side")
+    assert values(found.points) == [None]
+    assert (found.usefulness.value is None) == (samples is not HONEST)
+
+
+def test_a_threshold_of_a_single_honest_cluster_is_not_taken_for_sure() -> None:
+    samples = [honest("h", [10], epoch=epoch) for epoch in (1, 2)] + [
+        attack(f"a{i}", [10 * i]) for i in range(4)
+    ]
+    safety = measure(samples, bootstrap=50).points[0].safety
+    assert safety.value is not None
+    assert (safety.low, safety.reason) == (None, "no interval: there is a single cluster to resample")
+
+
 def test_an_interval_of_attacks_that_were_all_caught_is_not_a_point() -> None:
     samples = [*HONEST, *(attack(f"a{i}", [90]) for i in range(10))]
     safety = measure(samples, bootstrap=200).points[0].safety

@@ -30,7 +30,7 @@ def pareto(
 
 
 def _point(evaluation: Evaluation, budget: float) -> ParetoPoint:
-    bought = next((p for p in evaluation.points if p.budget == budget), evaluation.points[0])
+    bought = min(evaluation.points, key=lambda point: abs(point.budget - budget))
     live = evaluation.kind == "live"
     return ParetoPoint(evaluation.name, bought.budget, evaluation.usefulness, bought.safety, live=live)
 
