@@ -37,8 +37,11 @@ class Interrupted(ExpectedError):
 
     exit_code = 130
 
-    def __init__(self) -> None:
-        super().__init__("interrupted; finished samples are kept: to go on, the same command with --resume")
+    def __init__(
+        self,
+        message: str = "interrupted; finished samples are kept: to go on, the same command with --resume",
+    ) -> None:
+        super().__init__(message)
 
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str:

@@ -101,3 +101,44 @@ def run_audit(
     from control_tower.cli.run_audit import run_audit_command
 
     run_audit_command(source, monitor, budget, output, output_format, live=live)
+
+
+@run.command("monitor")
+@click.argument("source", metavar="LOG")
+@click.option(
+    "-m",
+    "--monitors",
+    metavar="YAML",
+    multiple=True,
+    help="Who judges, such as '[simple, {prompt: strong}]'.",
+)
+@click.option("--action-monitor", metavar="NAME", help="The same as -m '[NAME]' --kind action.")
+@click.option(
+    "--kind",
+    type=click.Choice(["action", "trajectory"]),
+    default="action",
+    show_default=True,
+    help="Whether each action is judged, or each run as a whole.",
+)
+@click.option(
+    "--model-role",
+    "model_roles",
+    metavar="ROLE=MODEL",
+    multiple=True,
+    help="The model of a role (repeatable).",
+)
+@click.option("-o", "--save-dir", metavar="DIR", help="Where the copy goes.  [default: data/monitoring]")
+@click.option("--estimate", "estimate_only", is_flag=True, help="Say what it would cost; no model is asked.")
+@format_option("table", "json")
+def run_monitor(output_format: Format, **options: Any) -> None:
+    """Have monitors judge a finished log; their scores go into a copy, the log stays as it is.
+
+    Verdicts that were paid for are kept: after an interruption the same command asks for the others only.
+
+    \b
+      ct run monitor logs/RUN.eval -m '[simple, {prompt: strong, samples: 2}]' --estimate
+      ct run monitor logs/RUN.eval -m '[quick]' --kind trajectory
+    """
+    from control_tower.cli.run_monitor import run_monitor_command
+
+    run_monitor_command(output_format=output_format, **options)

@@ -1,11 +1,11 @@
 """Which models play when the user names none."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from control_tower.errors import StateError
+from control_tower.errors import StateError, UsageError, did_you_mean
 from control_tower.evals.plan import RunPlan, Side
 from control_tower.models.roles import (
     DEFAULT_ROLES,
@@ -80,3 +80,35 @@ def asked_roles(side: Side) -> frozenset[str]:
 def _has_key(provider: str) -> bool:
     variable = KEY_VARIABLES.get(provider)
     return bool(variable and (os.environ.get(variable) or "").strip())
+
+
+def monitor_roles(monitors: Sequence[Monitor], given: Mapping[str, RoleSpec], *, demo: bool) -> BoundRoles:
+    """The roles of monitors that judge a finished log: those given that they ask, and the defaults.
+
+    Args:
+        monitors: who judges.
+        given: the roles that the user named.
+        demo: whether every sample is the demo's.
+
+    Raises:
+        UsageError: a role was named that none of them asks.
+        StateError: one of them asks a role that has neither a model nor a default.
+    """
+    needed = roles_of(monitors)
+    allowed = needed | ({TRUSTED} if MONITOR_ROLE in needed else set[str]())
+    if useless := sorted(given.keys() - allowed):
+        hint = did_you_mean(useless[0], allowed)
+        raise UsageError(f"--model-role {useless[0]}: none of the monitors asks it{hint}")
+    demo = demo and not any(map(_has_key, KEY_VARIABLES))
+    defaults = DEMO_ROLES if demo else DEFAULT_ROLES
+    if MONITOR_ROLE in needed - given.keys() and (TRUSTED in given or MONITOR_ROLE not in defaults):
+        needed = needed - {MONITOR_ROLE} | {TRUSTED}
+    known = {**{role: RoleSpec(model_name=name) for role, name in defaults.items()}, **given}
+    roles = {role: spec for role, spec in known.items() if role in needed}
+    if lacking := sorted(needed - roles.keys()):
+        options = " ".join(f"--model-role {role}=..." for role in lacking)
+        raise StateError(f"the monitors ask {', '.join(lacking)}, which has no model: give {options}")
+    named = ", ".join(f"{role}={spec.full_name}" for role, spec in roles.items() if role not in given)
+    if demo and named:
+        return BoundRoles(roles, f"No provider key is set and the log is the demo's: models are {named}.")
+    return BoundRoles(roles)

@@ -1,7 +1,7 @@
 """Progress of a run on stderr: one line a finished sample, or a bar where a person watches."""
 
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -16,23 +16,24 @@ from control_tower.records.scores import TASKS_SCORE
 
 
 class _Reporter:
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, line: Callable[[EvalSample], str]) -> None:
         self.total = total
+        self.line = line
         self.done = 0
         self.errored = 0
 
     def sample_ended(self, sample: EvalSample) -> None:
         self.done += 1
         self.errored += sample.error is not None
-        self.show(redact(f"[{self.done}/{self.total}] {sample.id} epoch {sample.epoch}: {_verdict(sample)}"))
+        self.show(redact(f"[{self.done}/{self.total}] {self.line(sample)}"))
 
     def show(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
 class _Bar(_Reporter):
-    def __init__(self, total: int, progress: Progress) -> None:
-        super().__init__(total)
+    def __init__(self, total: int, line: Callable[[EvalSample], str], progress: Progress) -> None:
+        super().__init__(total, line)
         self._progress = progress
         self._task = progress.add_task("samples", total=total, errored=0)
 
@@ -56,16 +57,31 @@ class ProgressHooks(Hooks):
             _current.sample_ended(data.sample)
 
 
+def played_line(sample: EvalSample) -> str:
+    """What came of a sample that was played."""
+    return f"{sample.id} epoch {sample.epoch}: {failure_of(sample) or _verdict(sample)}"
+
+
+def failure_of(sample: EvalSample) -> str | None:
+    """Why a sample did not finish; None when it did."""
+    if sample.error is None:
+        return None
+    if sample.error.message.startswith("CancelledError"):
+        return "interrupted"
+    return "error: " + on_one_line(sample.error.message)
+
+
 @contextmanager
-def show_progress(total: int) -> Generator[None]:
+def show_progress(total: int, line: Callable[[EvalSample], str] = played_line) -> Generator[None]:
     """Show the samples of a run as they finish.
 
     Args:
         total: sample-epochs that will run.
+        line: what is said of a finished one.
     """
     global _current
     if not sys.stderr.isatty():
-        _current = _Reporter(total)
+        _current = _Reporter(total, line)
         try:
             yield
         finally:
@@ -80,7 +96,7 @@ def show_progress(total: int) -> Generator[None]:
         TextColumn("{task.fields[errored]} errored"),
     )
     with Progress(*columns, console=console, transient=True) as progress:
-        _current = _Bar(total, progress)
+        _current = _Bar(total, line, progress)
         try:
             yield
         finally:
@@ -88,10 +104,6 @@ def show_progress(total: int) -> Generator[None]:
 
 
 def _verdict(sample: EvalSample) -> str:
-    if sample.error is not None and sample.error.message.startswith("CancelledError"):
-        return "interrupted"
-    if sample.error is not None:
-        return "error: " + on_one_line(sample.error.message)
     tasks = (sample.scores or {}).get(TASKS_SCORE)
     value = cast(dict[str, Any], tasks.value) if tasks is not None else {}
     shown = [f"{role} {value[role]:g}" for role in ("main", "side") if value.get(role) is not None]

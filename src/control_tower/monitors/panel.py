@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
+from inspect_ai.log import transcript
 from inspect_ai.model import ChatMessage, ChatMessageAssistant
 from inspect_ai.util import StoreModel, span, store_as
 from pydantic import Field
 
 from control_tower.game.views import BlueView
-from control_tower.inspect_private import gather
+from control_tower.inspect_private import gather, running_sample
 from control_tower.monitors.config import MAX, CombineRule, Monitor
 from control_tower.monitors.monitor import MonitorFailed, MonitorFunction, MonitorInputs, call_monitor
 from control_tower.monitors.naming import judging
 from control_tower.monitors.shown import Shown, visible_calls
+from control_tower.monitors.verdict_cache import VerdictCache
 from control_tower.records.monitor_scores import MonitorEntry
 
 
@@ -67,9 +69,16 @@ class Panel:
     Args:
         monitors: who is asked.
         combine: what makes one number of all draws.
+        kept: verdicts that need not be asked for again.
     """
 
-    def __init__(self, monitors: Sequence[Monitor], combine: CombineRule = MAX) -> None:
+    def __init__(
+        self,
+        monitors: Sequence[Monitor],
+        combine: CombineRule = MAX,
+        kept: VerdictCache | None = None,
+    ) -> None:
+        self._kept = kept
         self._members = [_Member(monitor, monitor.make(), monitor.needs()) for monitor in monitors]
         self._combine = combine
         self._shown = Shown()
@@ -95,8 +104,9 @@ class Panel:
             message_id: the judged message; None for the whole trajectory.
         """
         shown = self._shown(messages)
+        about = about_verdict(running_sample()[0], shown, inputs, message_id) if self._kept else None
         draws = [
-            partial(_draw, member, draw, shown, inputs, message_id)
+            partial(self._draw, member, draw, shown, inputs, message_id, about)
             for member in self._members
             for draw in range(1, member.monitor.samples + 1)
         ]
@@ -109,20 +119,39 @@ class Panel:
         """Record a message's verdicts for the message that replaced it as well."""
         _record([replace(v, message_id=to_id) for v in recorded_verdicts() if v.message_id == from_id])
 
-
-async def _draw(
-    member: _Member, draw: int, messages: Sequence[ChatMessage], inputs: MonitorInputs, message_id: str | None
-) -> MonitorEntry:
-    monitor = member.monitor
-    which = f" ({draw})" if monitor.samples > 1 else ""
-    async with span(f"monitor: {monitor.name}{which}", type="ct_scope"):
-        with judging(monitor.name):
-            try:
-                value = await call_monitor(member.function, member.needs, messages, inputs)
-            except MonitorFailed as error:
-                attempts = error.metadata.get("attempts")
-                return MonitorEntry(message_id, monitor.name, draw, None, error.reason, attempts)
+    async def _draw(
+        self,
+        member: _Member,
+        draw: int,
+        messages: Sequence[ChatMessage],
+        inputs: MonitorInputs,
+        message_id: str | None,
+        about: Any,
+    ) -> MonitorEntry:
+        monitor = member.monitor
+        which = f" ({draw})" if monitor.samples > 1 else ""
+        key = self._kept.key(monitor, draw, about) if self._kept else None
+        async with span(f"monitor: {monitor.name}{which}", type="ct_scope"):
+            if self._kept and (known := self._kept.get(key)) is not None:
+                transcript().info({"monitor": monitor.name, "kept": known}, source="eval")
+                return MonitorEntry(message_id, monitor.name, draw, known)
+            with judging(monitor.name):
+                try:
+                    value = await call_monitor(member.function, member.needs, messages, inputs)
+                except MonitorFailed as error:
+                    attempts = error.metadata.get("attempts")
+                    return MonitorEntry(message_id, monitor.name, draw, None, error.reason, attempts)
+            if self._kept:
+                self._kept.keep(key, value)
             return MonitorEntry(message_id, monitor.name, draw, value)
+
+
+def about_verdict(
+    sample_id: str, shown: Sequence[ChatMessage], inputs: MonitorInputs, message_id: str | None
+) -> Any:
+    """What a verdict depends on besides its monitor, as JSON."""
+    conversation = [message.model_dump(mode="json", exclude={"id"}) for message in shown]
+    return [sample_id, message_id, asdict(inputs), conversation]
 
 
 def _record(verdicts: Sequence[MonitorEntry]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, Literal, TypeVar
 
 import pydantic
@@ -20,6 +21,12 @@ from control_tower.monitors.prompt import Prompt
 from control_tower.monitors.rendering import Renderer
 
 F = TypeVar("F", bound=pydantic.BaseModel)
+
+Count = Callable[[str, list[ChatMessage], Form[Any]], Any]
+"""Is told of a request (role, messages, form) and answers it."""
+
+counting: ContextVar[Count | None] = ContextVar("counting", default=None)
+"""Where requests go while they are only counted, so that no model is asked."""
 
 
 class PromptMonitor:
@@ -62,6 +69,8 @@ class PromptJudge:
         def request() -> list[ChatMessage]:
             return self._renderer.request(self._prompt, messages, inputs)
 
+        if (count := counting.get()) is not None:
+            return count(self._model, request(), form)
         try:
             return await judge(judge_model(self._model), request, form)
         except Unanswered as error:

@@ -1,0 +1,90 @@
+"""What `ct run monitor` does: more verdicts in a copy of a log, or what they would cost."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import yaml
+
+from control_tower.cli.output import Format, plain, print_rows
+from control_tower.errors import UsageError
+from control_tower.evals.default_roles import monitor_roles
+from control_tower.evals.judging_estimate import TOKENS_PER_ANSWER, estimate
+from control_tower.evals.post_hoc_monitor import DEFAULT_SAVE_DIR, Kind, plan_judging, run_judging
+from control_tower.evals.table import write_lines
+from control_tower.logs.recordings import local_log
+from control_tower.models.cost import Cost
+from control_tower.models.roles import parse_roles
+from control_tower.monitors.config import Monitor, parse_monitors
+
+
+def run_monitor_command(
+    source: str,
+    monitors: Sequence[str],
+    action_monitor: str | None,
+    kind: Kind,
+    model_roles: Sequence[str],
+    save_dir: str | None,
+    output_format: Format,
+    *,
+    estimate_only: bool,
+) -> None:
+    """Judge a log.
+
+    Args:
+        source: the log.
+        monitors: YAML, as `monitors=[...]` takes it.
+        action_monitor: one monitor by name, instead.
+        kind: whether actions or whole trajectories are judged.
+        model_roles: models by role.
+        save_dir: where the copy goes.
+        output_format: `table` or `json`.
+        estimate_only: say what it would cost, and ask nobody.
+
+    Raises:
+        ExpectedError: names, roles or the log cannot be used, or judging failed.
+    """
+    log = local_log(source)
+    parsed = _monitors(monitors, action_monitor)
+    judging = plan_judging(log, parsed, kind, Path(save_dir) if save_dir else DEFAULT_SAVE_DIR)
+    demo = all(key.id.startswith("demo/") for key in judging.keys)
+    bound = monitor_roles(parsed, parse_roles(model_roles), demo=demo)
+    if bound.note:
+        click.echo(bound.note, err=True)
+    if estimate_only:
+        _show_estimate(estimate(judging, bound.roles), output_format)
+        return
+    written = run_judging(judging, bound.roles)
+    if output_format == "json":
+        click.echo(json.dumps(plain(written.as_json())))
+        return
+    lines = [("verdicts", str(written.verdicts)), ("unscored", str(written.unscored))]
+    lines += [("kept from earlier", str(written.kept))] if written.kept else []
+    lines += [("why", reason) for reason in written.reasons[:5]]
+    click.echo(write_lines([*lines, ("log", str(written.path))]))
+
+
+def _monitors(given: Sequence[str], action_monitor: str | None) -> tuple[Monitor, ...]:
+    if bool(given) == bool(action_monitor):
+        raise UsageError("name the monitors with -m, such as -m '[simple, {prompt: strong, model: judge}]'")
+    if action_monitor:
+        return parse_monitors([action_monitor])
+    items: list[Any] = []
+    for text in given:
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise UsageError(f"-m {text!r} is not YAML") from None
+        items += cast("list[Any]", value) if isinstance(value, list) else [value]
+    return parse_monitors(items)
+
+
+def _show_estimate(estimates: Sequence[Any], output_format: Format) -> None:
+    if output_format == "json":
+        click.echo(json.dumps([plain(one.as_json()) for one in estimates]))
+        return
+    print_rows([{**vars(one), "cost": str(one.cost)} for one in estimates], output_format)
+    total = sum((one.cost for one in estimates), Cost())
+    click.echo(f"\nAbout {total} in all, at {TOKENS_PER_ANSWER} tokens an answer; no model was asked.")
