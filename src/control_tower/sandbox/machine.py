@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import marshal
 import os
 import socket
 import subprocess
@@ -25,8 +26,11 @@ from control_tower.errors import StateError, ValidationError
 from control_tower.sandbox.streams import Output, Tail, feed
 from control_tower.sandbox.wire import Channel, receive_tar
 
-PROGRAM = resources.files("control_tower.sandbox").joinpath("inside.py").read_bytes()
-BOOTSTRAP = f"import os; exec(os.read(0, {len(PROGRAM)}))"
+# Compiled here once, not in every machine: the inside interpreter is the one that runs this.
+PROGRAM = marshal.dumps(
+    compile(resources.files("control_tower.sandbox").joinpath("inside.py").read_bytes(), "inside.py", "exec")
+)
+BOOTSTRAP = f"import marshal, os; exec(marshal.loads(os.read(0, {len(PROGRAM)})))"
 """What the inside interpreter is started with: it takes its program from standard input."""
 
 _FALLBACK_TIMEOUT = 1200
