@@ -42,12 +42,7 @@ def sample(id: str, main: Any = None, side: Any = None, *, epoch: int = 1, **fie
 
 def log(path: Path, *samples: JsonObject, **metadata: Any) -> str:
     """A log of these samples."""
-    given: JsonObject = {
-        "eval_version": "3.0",
-        "policy": "ct/attack-vs-ct/null",
-        "model_roles": {},
-        **metadata,
-    }
+    made: JsonObject = {"eval_version": "3.0", "policy": "ct/attack-vs-ct/null", "model_roles": {}}
     return str(write_log(path, {"eval": {"eval_id": path.stem, "metadata": {**made, **metadata}}}, samples))
 
 
@@ -75,6 +70,7 @@ def logs(tmp_path: Path) -> tuple[str, str]:
         sample("web:test", main=1.0),
         sample("web:plan", error={"message": "no"}),
         sample("web:a-only", main=0.0),
+        protocol_args={"on_unscored": "error"},
     )
     b = log(
         tmp_path / "b.eval",
@@ -86,6 +82,7 @@ def logs(tmp_path: Path) -> tuple[str, str]:
         sample("web:plan", main=1.0),
         sample("web:b-only:x", side=1.0),
         policy="ct/attack-vs-ct/defer",
+        protocol_args={"audit_threshold": 90.0, "on_unscored": "error"},
         model_roles={"trusted": "demo/judge"},
     )
     return a, b
@@ -130,6 +127,7 @@ def test_what_only_one_has_is_listed(logs: tuple[str, str]) -> None:
     ]
     assert found["differs"] == {
         "policy": {"a": "ct/attack-vs-ct/null", "b": "ct/attack-vs-ct/defer"},
+        "protocol audit_threshold": {"a": None, "b": 90.0},
         "model trusted": {"a": None, "b": "demo/judge"},
     }
 

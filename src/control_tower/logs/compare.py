@@ -20,8 +20,14 @@ from control_tower.records.audit import AUDIT_NAME, AttackAudit, read_audit
 Role = Literal["main", "side"]
 ROLES: tuple[Role, ...] = ("main", "side")
 
-_SETTINGS = ("policy", "protocol_args", "policy_args", "honest_policy_args", "attack_policy_args")
-"""Header metadata by which runs are told apart; models are told apart by role."""
+_ARGUMENTS = {
+    "protocol": "protocol_args",
+    "policy": "policy_args",
+    "honest policy": "honest_policy_args",
+    "attack policy": "attack_policy_args",
+    "model": "model_roles",
+}
+"""Header metadata by which runs are told apart, beside their policy: each argument, each role's model."""
 
 
 @dataclass(frozen=True)
@@ -240,9 +246,10 @@ def _caught(pairs: Sequence[Pair]) -> dict[str, PairedMeans]:
 
 def _differences(a: JsonObject, b: JsonObject) -> dict[str, tuple[Any, Any]]:
     one, other = (child(child(header, "eval"), "metadata") for header in (a, b))
-    found = {name: (one.get(name), other.get(name)) for name in _SETTINGS}
-    models, others = child(one, "model_roles"), child(other, "model_roles")
-    found |= {f"model {role}": (models.get(role), others.get(role)) for role in {**models, **others}}
+    found: dict[str, tuple[Any, Any]] = {"policy": (one.get("policy"), other.get("policy"))}
+    for what, key in _ARGUMENTS.items():
+        x, y = child(one, key), child(other, key)
+        found |= {f"{what} {name}": (x.get(name), y.get(name)) for name in {**x, **y}}
     return {name: values for name, values in found.items() if values[0] != values[1]}
 
 
