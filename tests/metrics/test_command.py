@@ -164,14 +164,30 @@ def test_several_logs_are_points_of_their_own(ct: Run, log: Path, tmp_path: Path
     (at_budget,) = document["pareto"]
     named = {point["name"]: point for point in at_budget["points"]}
     assert set(named) == {
-        "trusted-monitoring · judge (both)",
-        "trusted-monitoring · judge (live)",
+        "trusted-monitoring · judge",
+        "trusted-monitoring · judge, live",
         "untrusted",
     }
     assert named["untrusted"]["reference"]
-    assert named["trusted-monitoring · judge (live)"]["budget"] == 0.0
+    assert named["trusted-monitoring · judge, live"]["budget"] == 0.0
     assert len(document["evaluations"][2]["points"]) == 1
     assert document["evaluations"][2]["curve"] == []
+
+
+@pytest.mark.parametrize(
+    ("created", "labels"),
+    [
+        ("2024-01-02T03:04:05Z", ["2023-11-14 22:13:20", "2024-01-02 03:04:05"]),
+        ("2023-11-14T22:13:20Z", ["both", "later"]),
+    ],
+)
+def test_evaluations_of_one_name_say_which_log_they_are_of(
+    ct: Run, log: Path, tmp_path: Path, created: str, labels: list[str]
+) -> None:
+    later = control_log(tmp_path / "later.eval", honest_samples() + attack_samples(), created=created)
+    _, out, _ = ct(log, later, "--bootstrap", "0", "--format", "json")
+    names = [evaluation["name"] for evaluation in json.loads(out)["evaluations"]]
+    assert names == [f"trusted-monitoring · judge ({label})" for label in labels]
 
 
 def test_a_trusted_reference(ct: Run, log: Path, tmp_path: Path) -> None:

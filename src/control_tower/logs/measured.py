@@ -129,19 +129,28 @@ def _chosen(pool: _Pool, monitors: Sequence[str]) -> list[str | None]:
 
 
 def _named(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """The evaluations; those that are called alike with the name of their run, or else of their log."""
+    """The evaluations; those that are called alike with what tells their logs apart."""
     alike: dict[str, list[SourceInfo]] = {}
     for evaluation in evaluations:
         alike.setdefault(evaluation.name, []).append(evaluation.sources[0])
-    named: list[Evaluation] = []
-    for evaluation in evaluations:
-        sources, own = alike[evaluation.name], evaluation.sources[0]
-        runs = {source.run_name for source in sources}
-        label = own.run_name if len(runs) == len(sources) else own.name
-        named.append(
-            replace(evaluation, name=f"{evaluation.name} ({label})") if len(sources) > 1 else evaluation
-        )
-    return named
+    labels = {name: _labels(sources) for name, sources in alike.items() if len(sources) > 1}
+    return [
+        replace(evaluation, name=f"{evaluation.name} ({label})")
+        if (label := labels.get(evaluation.name, {}).get(evaluation.sources[0].name))
+        else evaluation
+        for evaluation in evaluations
+    ]
+
+
+def _labels(sources: Sequence[SourceInfo]) -> dict[str, str]:
+    """By log a label that only it has: its run's name, else when it was made, else its own name."""
+    for labels in (
+        {source.name: source.run_name or "" for source in sources},
+        {source.name: (source.created or "")[:19].replace("T", " ") for source in sources},
+    ):
+        if all(labels.values()) and len(set(labels.values())) == len(sources):
+            return labels
+    return {source.name: source.name for source in sources}
 
 
 def _names(paths: Sequence[Path]) -> dict[Path, str]:

@@ -113,7 +113,7 @@ class _Measurement:
             else ((), ())
         )
         return Evaluation(
-            name=name or " · ".join(_short(part) for part in (self._protocol, self._monitor_name) if part),
+            name=name or self._default_name,
             sources=self._sources,
             protocol=self._protocol,
             monitor=self._monitor_name,
@@ -137,6 +137,11 @@ class _Measurement:
                 self._consequences(),
             ),
         )
+
+    @property
+    def _default_name(self) -> str:
+        name = " · ".join(_short(part) for part in (self._protocol, self._monitor_name) if part)
+        return f"{name}, live" if self._kind == "live" else name
 
     @property
     def _protocol(self) -> str:
