@@ -53,7 +53,10 @@ def changed(table: str, column: str, value: object, row: int = 0) -> Callable[[T
 
 
 def without(table: str, row: int = -1) -> Callable[[Tables], None]:
-    return lambda tables: tables[table].pop(list(tables[table])[row]) and None
+    def change(tables: Tables) -> None:
+        del tables[table][list(tables[table])[row]]
+
+    return change
 
 
 WRONG = {
