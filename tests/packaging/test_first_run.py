@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def install(wheel: Path, place: Path, python: str = sys.executable) -> Path:
 
 def demo(
     ct: Path, place: Path, *args: str, user: int = 0, namespaces: str = "user-namespaces"
-) -> tuple[dict[str, object], str]:
+) -> tuple[dict[str, Any], str]:
     """Run `ct demo` offline as a user with an empty home; what it prints for programs and for people."""
     home = place / "home"
     home.mkdir()
@@ -79,14 +80,22 @@ def demo(
     return json.loads(done.stdout), done.stderr
 
 
+def all_scored(told: dict[str, Any]) -> dict[str, Any]:
+    """Check that the runs of the demo scored what they played, and the figures are there; its first run."""
+    for part in ("control_eval", "deferring", "replay"):
+        assert {"status": "success", "samples": 8, "unscored": 0, "errored": 0}.items() <= told[part].items()
+    assert any(name.endswith("safety_curve.png") for name in told["files"])
+    return told["control_eval"]
+
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="leaving the network behind takes root")
 
 
 @needs_root
 def test_the_wheel_plays_the_demo_offline(wheel: Path, place: Path) -> None:
     result, said = demo(install(wheel, place), place, "--epochs", "1")
-    assert {"status": "success", "samples": 8, "unscored": 0, "errored": 0}.items() <= result.items()
-    log = place / "home" / str(result["log"])
+    control_eval = all_scored(result)
+    log = place / "home" / str(control_eval["log"])
     assert "sandbox   bubblewrap" in said
     assert log.parent == place / "home" / "logs"
     assert log.stat().st_size > 0
@@ -100,7 +109,7 @@ def test_the_wheel_plays_the_demo_offline(wheel: Path, place: Path) -> None:
 def test_as_a_plain_user(wheel: Path, place: Path, namespaces: str, sandbox: str) -> None:
     ct = install(wheel, place, "/usr/bin/python3")
     result, said = demo(ct, place, "--epochs", "1", user=NOBODY, namespaces=namespaces)
-    assert {"status": "success", "samples": 8, "unscored": 0, "errored": 0}.items() <= result.items()
+    all_scored(result)
     assert f"sandbox   {sandbox}" in said
 
 
@@ -113,4 +122,4 @@ def test_on_every_python_of_this_machine(wheel: Path, place: Path, version: str)
     if not pythons:
         pytest.skip(f"there is no Python {version} on this machine")
     result, _ = demo(install(wheel, place, str(pythons[0])), place, "--epochs", "1")
-    assert {"status": "success", "samples": 8, "unscored": 0, "errored": 0}.items() <= result.items()
+    all_scored(result)

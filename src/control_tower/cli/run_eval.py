@@ -5,6 +5,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,14 @@ def run_command(kind: Kind, options: Mapping[str, Any], output_format: Format) -
     )
 
 
+@dataclass(frozen=True)
+class Played:
+    """A run that was played, and beside what it replays."""
+
+    run: LocalRun
+    comparison: Comparison | None
+
+
 def play(
     config: RunConfig,
     log_dir: str | None,
@@ -66,6 +75,23 @@ def play(
     """
     if smoke and resume is not None:
         raise UsageError("--smoke tries a run out and --resume goes on with one: give one of the two")
+    played = play_here(config, log_dir, smoke=smoke, resume=resume)
+    run, comparison = played.run, played.comparison
+    if output_format == "json":
+        click.echo(json.dumps(as_json(played)))
+    else:
+        click.echo(as_table(played))
+        click.echo(f"\nNext: {inspect_command()} view --log-dir {shlex.quote(str(run.results.log.parent))}")
+    check_finished(run)
+    if check and comparison and not comparison.same:
+        raise OperationError(f"the replay is not as it was recorded: {comparison.sentence}")
+    return 0
+
+
+def play_here(
+    config: RunConfig, log_dir: str | None, *, smoke: bool = False, resume: str | None = None
+) -> Played:
+    """Run a configuration here, telling on stderr what happens; the arguments are those of `play`."""
     configuration.load_dotenv()
     command = configuration.redact(shlex.join(["ct", *sys.argv[1:]]))
     plan = RunPlan(config, command)
@@ -82,11 +108,7 @@ def play(
         run = resume_run(plan, folder, Path(resume) if resume else None)
     else:
         run = run_local(plan, folder)
-    comparison = compare(plan, run.results.log) if plan.replaying or plan.nothing_runs else None
-    _show(run, output_format, comparison)
-    if check and comparison and not comparison.same and run.results.status == "success":
-        raise OperationError(f"the replay is not as it was recorded: {comparison.sentence}")
-    return _exit_code(run)
+    return Played(run, compare(plan, run.results.log) if plan.replaying or plan.nothing_runs else None)
 
 
 def run_config(kind: Kind, options: Mapping[str, Any]) -> RunConfig:
@@ -234,17 +256,19 @@ def _smoke(plan: RunPlan) -> RunPlan:
     return plan.one_of_each_stream()
 
 
-def _show(run: LocalRun, output_format: Format, comparison: Comparison | None) -> None:
-    if output_format == "json":
-        replay = {} if comparison is None else {"replay": comparison.as_json()}
-        click.echo(json.dumps(plain({**run.results.as_json(), **replay})))
-        return
-    lines = [*result_lines(run.results, run.unpriced), *(comparison.lines() if comparison else ())]
-    click.echo(write_lines(lines))
-    click.echo(f"\nNext: {_inspect()} view --log-dir {shlex.quote(str(run.results.log.parent))}")
+def as_json(played: Played) -> dict[str, Any]:
+    """What `--format json` prints of a run."""
+    replay = {} if played.comparison is None else {"replay": played.comparison.as_json()}
+    return plain({**played.run.results.as_json(), **replay})
 
 
-def _inspect() -> str:
+def as_table(played: Played) -> str:
+    """What is printed of a run for a person."""
+    replay = played.comparison.lines() if played.comparison else ()
+    return write_lines([*result_lines(played.run.results, played.run.unpriced), *replay])
+
+
+def inspect_command() -> str:
     """Inspect's command as the user can type it here."""
     beside = Path(sys.executable).with_name("inspect")
     if shutil.which("inspect") or not beside.is_file():
@@ -253,7 +277,13 @@ def _inspect() -> str:
     return shlex.quote(str(here))
 
 
-def _exit_code(run: LocalRun) -> int:
+def check_finished(run: LocalRun) -> None:
+    """Refuse to call a run done that is not.
+
+    Raises:
+        OperationError: samples errored or are missing.
+        Interrupted: the user stopped it.
+    """
     results = run.results
     if results.all_errored:
         raise OperationError(f"all {results.samples} samples errored: {'; '.join(results.errors[:3])}")
@@ -264,4 +294,3 @@ def _exit_code(run: LocalRun) -> int:
             f"{results.errored} samples errored and {results.missing} are missing; "
             f"to play them again: the same command with --resume {shlex.quote(str(results.log))}"
         )
-    return 0
