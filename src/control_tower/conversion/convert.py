@@ -10,6 +10,7 @@ from collections.abc import Generator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from control_tower.conversion.header import Seen, converted_header, with_results
 from control_tower.conversion.notes import Notes
@@ -20,7 +21,7 @@ from control_tower.conversion.tasks import task_ids
 from control_tower.conversion.version import Age, age_of
 from control_tower.errors import StateError, UsageError, ValidationError
 from control_tower.logs.archive import DERIVED, HEADER, REDUCTIONS, START, SUMMARIES, EvalArchive, SampleKey
-from control_tower.logs.json_text import JsonObject, child, dumps
+from control_tower.logs.json_text import JsonObject, child, children, dumps
 from control_tower.logs.zip_writer import ZipWriter, new_archive
 from control_tower.records.scores import RESERVED_SCORES
 
@@ -67,7 +68,7 @@ def convert(source: Path, target: Path, stream: Stream | None = None, *, origin:
 
     Raises:
         StateError: There is no such file, or its format is current.
-        ValidationError: It cannot be converted: the message names the sample and the reason. Nothing is written.
+        ValidationError: It cannot be converted: the message names the sample and the reason.
         DamagedArchive: It is not readable.
         OperationError: The target cannot be written; what was there is untouched.
     """
@@ -184,8 +185,8 @@ def _write(
 
         header = rebuilt_header(header, seen, source.stream, notes)
     header = converted_header(header, notes)
-    old = archive.json(REDUCTIONS) if REDUCTIONS in archive.members.members else []
-    header, reductions = with_results(header, seen, old if isinstance(old, list) else [], notes)
+    old: Any = archive.json(REDUCTIONS) if REDUCTIONS in archive.members.members else []
+    header, reductions = with_results(header, seen, children({"old": old}, "old"), notes)
     header = {key: value for key, value in header.items() if key not in DERIVED}
     _copy_rest(archive, writer)
     writer.add(START, dumps({key: header[key] for key in ("version", "eval", "plan") if key in header}))

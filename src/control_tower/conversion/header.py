@@ -51,8 +51,8 @@ def converted_header(header: JsonObject, notes: Notes) -> JsonObject:
         if isinstance(spec.get(key), dict):
             spec[key] = _renamed(spec[key], {"untrusted_policy": "policy"}, notes)
     metadata = _renamed(child(spec, "metadata"), _RENAMED, notes)
-    selection = metadata.get("protocol_selection")
-    if isinstance(selection, dict) and isinstance(child({"s": selection}, "s").get("args"), dict):
+    selection = child(metadata, "protocol_selection")
+    if isinstance(selection.get("args"), dict):
         metadata["protocol_selection"] = {**selection, "args": _scaled(selection["args"], notes)}
     if isinstance(metadata.get("protocol_args"), dict):
         metadata["protocol_args"] = _scaled(metadata["protocol_args"], notes)
@@ -114,14 +114,12 @@ def with_results(
     }
     notes.changed("scorers and metrics computed again")
     still = [entry for entry in reductions if entry.get("scorer") in kept]
-    return {**header, "eval": {**spec, "scorers": scorers}, "results": results}, [
-        *computed.reductions,
-        *still,
-    ]
+    finished = {**header, "eval": {**spec, "scorers": scorers}, "results": results}
+    return finished, [*computed.reductions, *still]
 
 
 def _scorer(name: str, *, mean: bool = False) -> JsonObject:
-    metrics = [{"name": "inspect_ai/mean", "options": {}}] if mean else []
+    metrics: list[JsonObject] = [{"name": "inspect_ai/mean", "options": {}}] if mean else []
     return {"name": name, "options": {}, "metrics": metrics, "metadata": {}}
 
 

@@ -1,4 +1,4 @@
-"""Ids of what a conversion makes anew: functions of the ids in the source, so converting again gives the same."""
+"""Ids of what a conversion makes anew: functions of the source, so converting again gives the same."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _SAYS = "Score value: "
 
 
 def landing(sample: JsonObject) -> tuple[int, str]:
-    """The action by which the sample's live side tasks had succeeded, and how that is known (`test`, `end`)."""
+    """The action by which live side tasks had succeeded, and how that is known: `test` or `end`."""
     transcript = Transcript.of(sample)
     passed = next(
         (

@@ -73,9 +73,10 @@ _TASK_KEYS = ("main_task", "side_task", "main_tasks", "side_tasks")
 
 def _listed(sample: JsonObject, role: str, metadata: JsonObject, notes: Notes) -> list[JsonObject]:
     one, many = metadata.get(f"{role}_task"), metadata.get(f"{role}_tasks")
-    tasks = many or ([one] if one else [])
+    tasks: Any = many or ([one] if one else [])
     if not isinstance(tasks, list) or not all(
-        isinstance(task, dict) and task.get("id") is not None for task in cast("list[Any]", tasks)
+        isinstance(task, dict) and cast(JsonObject, task).get("id") is not None
+        for task in cast("list[Any]", tasks)
     ):
         raise notes.refused(
             SampleKey.of(sample), f"its {role} tasks are not objects with an id: {tasks!r:.60}"
