@@ -12,7 +12,6 @@ from control_tower import config as configuration
 from control_tower.errors import Interrupted, OperationError, UsageError, did_you_mean
 from control_tower.evals.plan import RunPlan
 from control_tower.evals.results import Results, read_results
-from control_tower.evals.run_config import DEFAULT_POLICIES
 from control_tower.inspect_private import load_hooks_quietly
 from control_tower.models.cost import allow_cost_limit, unpriced
 from control_tower.models.roles import make_models
@@ -142,9 +141,7 @@ def results_of(plan: RunPlan, log: Path) -> Results:
 
 
 def _task_args(plan: RunPlan) -> dict[str, Any]:
-    every = {field for fields in DEFAULT_POLICIES.values() for field in fields}
-    others = every - set(DEFAULT_POLICIES[plan.config.kind])
-    record = plan.config.model_dump(mode="json", exclude={"kind", "eval_args", *others})
+    record = plan.config.model_dump(mode="json", exclude={"kind", "eval_args", *plan.config.absent})
     record["model_roles"] = {role: spec.full_name for role, spec in plan.config.model_roles.items()}
     return record
 

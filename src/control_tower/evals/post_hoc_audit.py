@@ -217,8 +217,10 @@ def _header(header: JsonObject, rows: list[JsonObject], source: Path, options: J
         "metadata": {},
     }
     others = _without_audits(children(spec, "scorers"), "name")
-    # Another eval than the source's for --resume, which goes on with runs only.
-    metadata = {**child(spec, "metadata"), "derived_from": source.name, FINGERPRINT: None}
+    # A copy is no attempt at the run, which --resume could go on with.
+    metadata = child(spec, "metadata")
+    first = metadata.get("derived_from") or source.name
+    metadata = {**metadata, "derived_from": first, FINGERPRINT: None}
     changed: JsonObject = {**header, "eval": {**spec, "scorers": [*others, scorer], "metadata": metadata}}
     alone: JsonObject = {**header, "eval": {**spec, "scorers": [scorer]}}
     computed = compute_results(alone, rows, len(expected_samples(header)) or len(rows)).results

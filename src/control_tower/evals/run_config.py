@@ -98,10 +98,15 @@ class RunConfig(_Part):
 
     @model_validator(mode="after")
     def _only_its_policies(self) -> Self:
-        for field in ("policy", "honest_policy", "attack_policy"):
-            if getattr(self, field) is not None and field not in DEFAULT_POLICIES[self.kind]:
-                raise ValueError(f"a run of kind {self.kind} has no {field}")
+        if given := [field for field in sorted(self.absent) if getattr(self, field) is not None]:
+            raise ValueError(f"a run of kind {self.kind} has no {given[0]}")
         return self
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """The fields that only runs of another kind have."""
+        every = {field for fields in DEFAULT_POLICIES.values() for field in fields}
+        return frozenset(every - DEFAULT_POLICIES[self.kind].keys())
 
     @property
     def policies(self) -> dict[Stream, FunctionRef]:
@@ -113,7 +118,7 @@ class RunConfig(_Part):
 
     def fingerprint(self) -> str:
         """SHA-256 of what decides the samples: not the run's name, tags, speed or what errors do to it."""
-        record = self.model_dump(mode="json", exclude={"run_name", "tags"})
+        record = self.model_dump(mode="json", exclude={"run_name", "tags", *self.absent})
         for key in list(record["eval_args"]):
             if key.startswith(("max_", "log_")) or key in ("fail_on_error", "continue_on_fail"):
                 del record["eval_args"][key]
