@@ -176,3 +176,30 @@ def test_a_timeout_carries_what_was_printed() -> None:
     error = inspect_private.tool_timeout("too slow", "so far")
     assert isinstance(error, TimeoutError)
     assert getattr(error, "truncated_output", None) == "so far"
+
+
+def test_gather_keeps_the_order_and_raises_the_first_exception_itself() -> None:
+    import asyncio
+
+    async def late() -> str:
+        await asyncio.sleep(0.01)
+        return "late"
+
+    async def soon() -> str:
+        return "soon"
+
+    async def failing() -> str:
+        raise KeyError("x")
+
+    assert asyncio.run(inspect_private.gather([late, soon])) == ["late", "soon"]
+    with pytest.raises(KeyError):
+        asyncio.run(inspect_private.gather([late, failing]))
+
+
+def test_score_reducers_are_found_by_name_and_made_with_arguments() -> None:
+    assert {"max", "mean", "median", "mode", "at_least"} <= set(inspect_private.score_reducers())
+    scores = [Score(value=10), Score(value=70)]
+    assert inspect_private.score_reducer("max", {})(scores).value == 70
+    assert inspect_private.score_reducer("at_least", {"k": 2, "value": 60})(scores).value == 0
+    with pytest.raises(TypeError):
+        inspect_private.score_reducer("max", {"k": 2})

@@ -14,6 +14,7 @@ from control_tower.errors import ExpectedError, OperationError, UsageError, Vali
 from control_tower.evals.judging_estimate import estimate
 from control_tower.evals.post_hoc_monitor import Kind, MonitoredLog, plan_judging, run_judging
 from control_tower.logs.archive import EvalArchive, edit_header
+from control_tower.logs.numbers import NumbersLog
 from control_tower.logs.validate import validate_log
 from control_tower.models.roles import RoleSpec
 from control_tower.monitors.config import parse_monitors
@@ -159,6 +160,9 @@ def test_after_a_break_only_what_is_missing_is_asked(source: Path, tmp_path: Pat
     assert (made.verdicts, made.unscored, made.kept) == (3, 0, 2)
     again = monitored(source, [{"prompt": "simple", "name": "again"}], save_dir=tmp_path / "third")
     assert (len(requests["judge"]), again.kept) == (0, 3)
+    with NumbersLog(again.path) as log:
+        [numbers] = log.samples()
+    assert numbers.monitors["again"].costs_incomplete
     other = monitored(source, [{"prompt": "simple", "samples": 2}], save_dir=tmp_path / "fourth")
     assert (len(requests["judge"]), other.kept) == (3, 3)
 

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from control_tower.game.views import BlueView
 from control_tower.inspect_private import gather, running_sample
-from control_tower.monitors.config import MAX, CombineRule, Monitor
+from control_tower.monitors.config import MAX, MONITOR_ROLE, CombineRule, Monitor
 from control_tower.monitors.monitor import MonitorFailed, MonitorFunction, MonitorInputs, call_monitor
 from control_tower.monitors.naming import judging
 from control_tower.monitors.shown import Shown, visible_calls
@@ -134,6 +134,9 @@ class Panel:
         async with span(f"monitor: {monitor.name}{which}", type="ct_scope"):
             if self._kept and (known := self._kept.get(key)) is not None:
                 transcript().info({"monitor": monitor.name, "kept": known}, source="eval")
+                # It was paid for elsewhere: without this the monitor would seem to have cost nothing.
+                unknown = {"component": "kept verdict", "usd": None, "role": f"{MONITOR_ROLE}/{monitor.name}"}
+                transcript().info(unknown, source="cost")
                 return MonitorEntry(message_id, monitor.name, draw, known)
             with judging(monitor.name):
                 try:
