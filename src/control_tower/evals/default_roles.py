@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from control_tower.errors import StateError, UsageError, did_you_mean
 from control_tower.evals.plan import RunPlan, Side
@@ -16,7 +15,7 @@ from control_tower.models.roles import (
     RoleSpec,
     unpinned,
 )
-from control_tower.monitors.config import MONITOR_ROLE, Monitor, roles_of
+from control_tower.monitors.config import MONITOR_ROLE, Monitor, monitors_in, roles_of
 
 
 @dataclass(frozen=True)
@@ -72,9 +71,7 @@ def bind_roles(plan: RunPlan, given: Mapping[str, RoleSpec]) -> BoundRoles:
 
 def asked_roles(side: Side) -> frozenset[str]:
     """The roles that a protocol asks: those it was registered with, and those of its monitors."""
-    lists = [cast(tuple[object, ...], value) for value in side.args.values() if isinstance(value, tuple)]
-    monitors = [item for items in lists for item in items if isinstance(item, Monitor)]
-    return frozenset[str](side.entry.metadata.get("roles", ())) | roles_of(monitors)
+    return frozenset[str](side.entry.metadata.get("roles", ())) | roles_of(monitors_in(side.args))
 
 
 def _has_key(provider: str) -> bool:
