@@ -19,6 +19,7 @@ from control_tower.inspect_private import writing_process
 from control_tower.logs.archive import EvalArchive, SampleKey
 from control_tower.logs.attempts import FINGERPRINT, State
 from control_tower.logs.merge import merge, merged_path
+from control_tower.logs.recover import recover
 from control_tower.logs.resume import find_resumable, resumable
 from tests.logs.small_evals import small_task
 
@@ -117,6 +118,12 @@ def test_a_killed_run_is_continued(tmp_path: Path, samples: int) -> None:
     assert kept >= samples
     assert len(found.to_run) == 12 - kept
     before = {key: state for attempt in found.attempts for key, state in attempt.states.items()}
+
+    kept_log = recover(log, tmp_path / "elsewhere" / "recovered.eval")
+    assert kept_log.status == "error"
+    assert sorted(kept_log.samples) == sorted(before)
+    assert len(read_eval_log(str(kept_log.output)).samples or []) == kept
+    assert len(kept_log.missing) == 12 - kept
 
     task = small_task(IDS, epochs=2, metadata={**METADATA, **found.marker})
     task.early_stopping = Only(found.to_run)

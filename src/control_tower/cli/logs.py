@@ -1,4 +1,4 @@
-"""`ct logs`: what a log is, and whether it obeys the format."""
+"""`ct logs`: what a log is, whether it obeys the format, and making a torn one whole."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from control_tower.cli.group import Group
-from control_tower.cli.output import Format, format_option, print_rows
+from control_tower.cli.output import Format, format_option, print_record, print_rows, print_section
 
 LOGS = click.argument(
     "logs", metavar="LOG...", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False)
@@ -51,6 +51,45 @@ def validate(logs: tuple[Path, ...], output_format: Format) -> None:
     click.echo(f"{len(logs)} logs checked, {errors} errors, {len(rows) - errors} warnings", err=True)
     if errors:
         sys.exit(1)
+
+
+@logs.command()
+@click.argument("log", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The log to write.")
+@click.option(
+    "--header-of",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="LOG",
+    help="Where the log has lost its header: a log of the same run, whose header is taken.",
+)
+@format_option()
+def recover(log: Path, output: Path | None, header_of: Path | None, output_format: Format) -> None:
+    """Make a torn log, or that of a killed run, whole again.
+
+    Writes what is sound to LOG-recovered.eval or to the output named; LOG stays as it is. Samples are copied,
+    summaries and results worked out anew. Each damaged part is named with the byte at which it begins.
+    """
+    from control_tower.logs.recover import recover as recover_log
+
+    found = recover_log(log, output, header_of=header_of)
+    damage = [{"member": each.member, "byte": each.offset, "damage": each.damage} for each in found.damage]
+    record: dict[str, Any] = {
+        "log": str(log),
+        "output": str(found.output) if found.output else None,
+        "status": found.status,
+        "samples": len(found.samples),
+        "missing": [str(key) for key in found.missing],
+        "without_results": list(found.uncomputed),
+    }
+    if output_format == "table":
+        print_record(record, output_format)
+        print_section("Damage", damage)
+    else:
+        print_record({**record, "damage": damage}, output_format)
+    if found.output is None:
+        click.echo(f"{log}: is whole; nothing was written", err=True)
+    elif found.missing:
+        click.echo(f"to play what is missing: the run's command with --resume {found.output}", err=True)
 
 
 def _describe(log: Path) -> dict[str, Any]:

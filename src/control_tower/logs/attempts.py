@@ -23,6 +23,9 @@ RESUMES = "resumes"
 RESUMED = "resumed"
 """Header metadata of a merged log: the attempts it was made of."""
 
+RECOVERED = "recovered"
+"""Header metadata of a log made of a damaged one: that log's name and eval id, and its damage."""
+
 
 class State(StrEnum):
     """How far a sample-epoch got; later members are better."""
@@ -134,7 +137,7 @@ def state_of(summary: JsonObject, *, scored: bool = True) -> State:
 
 def _rows(archive: EvalArchive, *, verify: bool) -> tuple[dict[SampleKey, JsonObject], list[str]]:
     rows: dict[SampleKey, JsonObject] = {}
-    damage = [found.member for found in archive.damage if found.member]
+    damage = [str(found) for found in archive.damage if found.member]
     summaries = {SampleKey.of(row): row for row in archive.summaries()}
     for key in archive.sample_keys():
         try:

@@ -23,7 +23,7 @@ from control_tower.logs.attempts import (
     read_attempt,
 )
 from control_tower.logs.json_text import JsonObject, child, children, dumps
-from control_tower.logs.results import compute_results
+from control_tower.logs.results import compute_results, stats_of
 from control_tower.logs.resume import Record, choose
 from control_tower.logs.usage import USAGE_KEYS, Usage, added, beyond, usage_of
 from control_tower.logs.zip_writer import new_archive
@@ -130,7 +130,10 @@ def _header(attempts: Sequence[Attempt], records: Sequence[Record]) -> JsonObjec
         "status": status,
         "eval": _spec(attempts, records),
         "plan": child(first.header, "plan"),
-        "stats": _stats(attempts, records),
+        "stats": stats_of(
+            [record.summary for record in records if record.attempt],
+            [child(attempt.header, "stats") for attempt in attempts],
+        ),
     }
     if status == "error":
         header["error"] = child(last.header, "error") or _errored(records)
@@ -235,20 +238,3 @@ def _spent(attempt: Attempt, key: str) -> Usage:
     samples = added(usage_of(row, key) for row in attempt.summaries.values())
     stats = usage_of(child(attempt.header, "stats"), key)
     return added([samples, beyond(stats, samples)])
-
-
-def _stats(attempts: Sequence[Attempt], records: Sequence[Record]) -> JsonObject:
-    stats = [child(attempt.header, "stats") for attempt in attempts]
-    rows = [record.summary for record in records if record.attempt]
-    began = [str(s["started_at"]) for s in stats if s.get("started_at")]
-    began += [str(row["started_at"]) for row in rows if row.get("started_at")]
-    ended = [str(s["completed_at"]) for s in stats if s.get("completed_at")]
-    ended += [str(row["completed_at"]) for row in rows if row.get("completed_at")]
-    merged: JsonObject = {
-        "started_at": min(began, default=""),
-        "completed_at": max(ended, default=""),
-        **{key: added(usage_of(row, key) for row in rows) for key in USAGE_KEYS},
-    }
-    if history := [change for s in stats for change in children(s, "connection_limit_history")]:
-        merged["connection_limit_history"] = history
-    return merged

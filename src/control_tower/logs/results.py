@@ -1,4 +1,4 @@
-"""A log's results worked out again from its samples' summaries, as Inspect does at the end of an eval."""
+"""A log's results and stats worked out again from its samples' summaries, as Inspect does when it ends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from control_tower import inspect_private
-from control_tower.logs.json_text import JsonObject, child
+from control_tower.logs.json_text import JsonObject, child, children
+from control_tower.logs.usage import USAGE_KEYS, added, usage_of
 
 
 @dataclass(frozen=True)
@@ -66,3 +67,22 @@ def compute_results(header: JsonObject, summaries: Sequence[JsonObject], total: 
         to_jsonable_python(reductions, exclude_none=True),
         tuple(uncomputed),
     )
+
+
+def stats_of(summaries: Sequence[JsonObject], recorded: Sequence[JsonObject] = ()) -> JsonObject:
+    """The `stats` of a header: what these samples used, and when the first began and the last ended.
+
+    Args:
+        summaries: Of the samples that are in the log.
+        recorded: Stats of logs they were taken from, for their times and history.
+    """
+    began = [str(row["started_at"]) for row in (*recorded, *summaries) if row.get("started_at")]
+    ended = [str(row["completed_at"]) for row in (*recorded, *summaries) if row.get("completed_at")]
+    stats: JsonObject = {
+        "started_at": min(began, default=""),
+        "completed_at": max(ended, default=""),
+        **{key: added(usage_of(row, key) for row in summaries) for key in USAGE_KEYS},
+    }
+    if history := [change for row in recorded for change in children(row, "connection_limit_history")]:
+        stats["connection_limit_history"] = history
+    return stats

@@ -17,6 +17,7 @@ from control_tower.errors import OperationError, StateError
 from control_tower.logs.archive import SampleKey
 from control_tower.logs.attempts import (
     FINGERPRINT,
+    RECOVERED,
     RESUMED,
     RESUMES,
     Attempt,
@@ -174,7 +175,8 @@ def _header(path: Path) -> Attempt:
 
 
 def _made_of(log: Attempt) -> set[str]:
-    return {str(entry.get("eval_id")) for entry in children(log.metadata, RESUMED)}
+    made_of = [*children(log.metadata, RESUMED), child(log.metadata, RECOVERED)]
+    return {str(entry["eval_id"]) for entry in made_of if entry.get("eval_id")}
 
 
 def _chains(logs: Sequence[Attempt]) -> list[list[Attempt]]:

@@ -36,16 +36,23 @@ from control_tower.logs.zip_records import (
     parse_locator64,
 )
 
+WAY_OUT = "`ct logs recover` keeps what is sound"
+
 
 class DamagedArchive(ValidationError):
-    """The archive cannot be trusted: `member` (None: the archive itself) and `damage` say where and how."""
+    """The archive cannot be trusted: `member` (None: the archive itself) and `damage` say where and how.
 
-    def __init__(self, archive: str, member: str | None, damage: str) -> None:
+    `offset` is the byte at which the member begins, where it is known.
+    """
+
+    def __init__(self, archive: str, member: str | None, damage: str, offset: int | None = None) -> None:
         self.archive = archive
         self.member = member
         self.damage = damage
+        self.offset = offset
         where = archive if member is None else f"{archive}: member {member!r}"
-        super().__init__(f"{where}: {damage}")
+        way_out = "" if offset is None else f" (it begins at byte {offset}); {WAY_OUT}"
+        super().__init__(f"{where}: {damage}{way_out}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +71,18 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Something that could not be recovered: the member's name when known, its position, what is wrong."""
+    """Something that is not sound: the member's name when known, where it begins, what is wrong.
+
+    Without a position it is the directory, or a member that is not there at all.
+    """
 
     member: str | None
-    offset: int
+    offset: int | None
     damage: str
+
+    def __str__(self) -> str:
+        where = "the archive" if self.member is None else f"member {self.member!r}"
+        return f"{where}{'' if self.offset is None else f' at byte {self.offset}'}: {self.damage}"
 
 
 class ZipReader:
@@ -184,12 +198,21 @@ class ZipReader:
             raise self._damaged(entry, "it overlaps what follows it")
         return entry.offset + length
 
+    def drop(self, name: str, damage: str) -> None:
+        """Takes a member out and lists it in `damage`.
+
+        Raises:
+            KeyError: There is no such member.
+        """
+        entry = self.members.pop(name)
+        self.damage += (Damage(name, entry.offset, damage),)
+
     def close(self) -> None:
         """Closes the source."""
         self.source.close()
 
     def _damaged(self, entry: Entry, damage: str) -> DamagedArchive:
-        return DamagedArchive(self.source.name, entry.name, damage)
+        return DamagedArchive(self.source.name, entry.name, damage, entry.offset)
 
     def __enter__(self) -> Self:
         return self
@@ -209,7 +232,7 @@ def _read_directory(source: ByteSource, limits: Limits) -> tuple[list[Entry], in
     try:
         position, end = find_end(tail, source.size - tail_length)
     except BadRecord as error:
-        raise BadRecord(f"{error}: it is cut off, or still being copied") from None
+        raise BadRecord(f"{error}: it is cut off, or still being copied; {WAY_OUT}") from None
     directory_end = position
     if is_zip64(end) and position >= LOCATOR64_SIZE:
         locator = source.read_at(position - LOCATOR64_SIZE, LOCATOR64_SIZE)
