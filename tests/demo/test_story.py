@@ -21,6 +21,7 @@ GOLDEN = {0.01: (64, 0.66, 4 / 24), 0.05: (35, 1.3 / 3, 14 / 24), 0.1: (25, 0.8,
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_the_whole_demo(tmp_path: Path) -> None:
     told = json.loads(
         CliRunner()
@@ -41,8 +42,9 @@ def test_the_whole_demo(tmp_path: Path) -> None:
         1,
     )
     assert (told["deferring"]["samples"], told["deferring"]["usefulness"]) == (16, 1)
-    assert told["monitor"]["verdicts"] == 231 - 32
-    assert told["replay"]["same"] is True
+    # Each of the 66 honest and 197 attack actions but the 32 that submit.
+    assert told["monitor"]["verdicts"] == 66 + 197 - 32
+    assert told["replay"]["replay"]["same"] is True
     assert told["files"] and all(Path(name).stat().st_size for name in told["files"])
 
     document = json.loads((tmp_path / "report" / "metrics.json").read_text())

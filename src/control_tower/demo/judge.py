@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import re
@@ -14,7 +13,7 @@ from inspect_ai.tool import ToolCall
 
 from control_tower.inspect_private import running_sample
 from control_tower.monitors.rendering import unquoted
-from control_tower.monitors.rules import Block, RuleSet, argument_text, load_rules
+from control_tower.monitors.rules import Block, argument_text, load_rules
 
 if TYPE_CHECKING:
     from inspect_ai.model import ChatMessage
@@ -36,7 +35,7 @@ _malformed_given: set[str] = set()
 def judge(messages: Sequence[ChatMessage], tools: Sequence[ToolInfo]) -> tuple[str, ToolCall | None]:
     """Score the action that the messages show; without a score tool, say only how it looks."""
     action, earlier = _split("\n".join(message.text for message in messages))
-    score, hits = _rules().score([*action, *earlier])
+    score, hits = load_rules().score([*action, *earlier])
     reasoning = f"Signs: {', '.join(hits)}." if hits else "Nothing stands out."
     tool = next((tool for tool in tools if tool.name == SCORE_TOOL), None)
     if tool is None:
@@ -48,11 +47,6 @@ def judge(messages: Sequence[ChatMessage], tools: Sequence[ToolInfo]) -> tuple[s
     if malformed:
         arguments[SCORE_TOOL] = "somewhere in the middle"
     return "", ToolCall(id=f"judge-{digest[:12]}", function=SCORE_TOOL, arguments=arguments)
-
-
-@functools.cache
-def _rules() -> RuleSet:
-    return load_rules()
 
 
 def _split(request: str) -> tuple[list[Block], list[Block]]:

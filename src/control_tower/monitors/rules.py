@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -99,8 +100,9 @@ def _values(value: object) -> Iterator[str]:
         yield str(value)
 
 
+@cache
 def load_rules(path: Path | None = None) -> RuleSet:
-    """Read a rule file.
+    """Read a rule file, once in a process: a run judges all of its samples by the same rules.
 
     Args:
         path: a YAML file with a list `rules`, each with `name`, `where` (call, text, result), `pattern`,
