@@ -223,14 +223,14 @@ def test_each_monitor_of_a_log_is_an_evaluation_unless_named(ct: Run, tmp_path: 
         (("{log}", "--budget", "much"), 2, "is no share: write 0.05 or 5%"),
         (("{log}", "--budget", "nan"), 2, "is not from 0 to 1"),
         (("--honest", "{log}"), 2, "give --honest and --attack together"),
-        (("{old}",), 1, "convert it first with `ct runs convert`"),
+        (("{new}",), 1, "its format 4.0 is newer than this version of ct reads"),
     ],
 )
 def test_what_is_refused(
     ct: Run, log: Path, tmp_path: Path, words: tuple[str, ...], code: int, message: str
 ) -> None:
-    old = control_log(tmp_path / "old.eval", [], version="2.1")
-    found = ct(*(word.format(log=log, old=old) for word in words))
+    new = control_log(tmp_path / "new.eval", [], version="4.0")
+    found = ct(*(word.format(log=log, new=new) for word in words))
     assert found[0] == code
     assert message in found[2]
     assert found[2].count("\n") == 1

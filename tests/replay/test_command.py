@@ -53,12 +53,12 @@ def test_wrong_usage_ends_with_2_and_one_line(
     assert printed.err.count("\n") == 1
 
 
-def test_a_log_of_another_format_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write_log(tmp_path / "old.eval", {"eval": {"metadata": {"eval_version": "2.0"}}}, [])
+def test_a_log_of_a_newer_format_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_log(tmp_path / "new.eval", {"eval": {"metadata": {"eval_version": "4.0"}}}, [])
     with pytest.raises(SystemExit) as ended:
         main(["run", "replay", str(path)])
     assert ended.value.code == 1
-    assert "must be converted first" in capsys.readouterr().err
+    assert "is newer than this version of ct" in capsys.readouterr().err
 
 
 @pytest.mark.slow

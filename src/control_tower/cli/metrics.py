@@ -99,9 +99,9 @@ def metrics(
     Each LOG with both streams is a point of its own; --honest and --attack put one together from two logs.
     Thresholds are fitted on honest samples only, to spend each audit budget exactly.
     """
+    from control_tower.conversion.current import current_log
     from control_tower.errors import UsageError
     from control_tower.logs.measured import Inputs, measure_logs
-    from control_tower.logs.recordings import local_log
     from control_tower.metrics.document import document
     from control_tower.metrics.files import write_report
     from control_tower.metrics.report import Parameters
@@ -110,8 +110,8 @@ def metrics(
     if not (logs or honest or attack):
         raise UsageError("name a log, or --honest and --attack logs")
     inputs = Inputs(
-        *(tuple(local_log(source) for source in dict.fromkeys(named)) for named in (logs, honest, attack)),
-        trusted=local_log(trusted) if trusted else None,
+        *(tuple(current_log(source) for source in dict.fromkeys(named)) for named in (logs, honest, attack)),
+        trusted=current_log(trusted) if trusted else None,
     )
     parameters = Parameters(budgets=tuple(sorted(set(budgets))), **options)
     report = measure_logs(inputs, monitors, parameters)

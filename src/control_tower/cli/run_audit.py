@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 
 from control_tower.cli.output import Format, plain
+from control_tower.conversion.current import current_log
 from control_tower.errors import UsageError
-from control_tower.evals.post_hoc_audit import AuditedLog, audit_log
+from control_tower.evals.post_hoc_audit import AuditedLog, audit_log, audited_path
 from control_tower.evals.table import audit_lines, write_lines
 from control_tower.logs.recordings import local_log
 
@@ -38,7 +39,8 @@ def run_audit_command(
         raise UsageError("--live counts the audits that there were; it takes no --monitor and no --budget")
     if not live and (monitor is None or budget is None):
         raise UsageError("give --monitor and --budget, or --live to count the audits that there were")
-    audited = audit_log(local_log(source), monitor, budget, Path(output) if output else None)
+    copy = Path(output) if output else audited_path(local_log(source))
+    audited = audit_log(current_log(source), monitor, budget, copy)
     if output_format == "json":
         click.echo(json.dumps(plain(audited.as_json())))
     else:

@@ -9,12 +9,12 @@ import click
 import yaml
 
 from control_tower.cli.output import Format, plain, print_rows
+from control_tower.conversion.current import current_log
 from control_tower.errors import UsageError
 from control_tower.evals.default_roles import monitor_roles
 from control_tower.evals.judging_estimate import TOKENS_PER_ANSWER, estimate
 from control_tower.evals.post_hoc_monitor import DEFAULT_SAVE_DIR, Kind, plan_judging, run_judging
 from control_tower.evals.table import write_lines
-from control_tower.logs.recordings import local_log
 from control_tower.models.cost import Cost
 from control_tower.models.roles import parse_roles
 from control_tower.monitors.config import Monitor, parse_monitors
@@ -46,7 +46,7 @@ def run_monitor_command(
     Raises:
         ExpectedError: names, roles or the log cannot be used, or judging failed.
     """
-    log = local_log(source)
+    log = current_log(source)
     parsed = _monitors(monitors, action_monitor)
     judging = plan_judging(log, parsed, kind, Path(save_dir) if save_dir else DEFAULT_SAVE_DIR)
     demo = all(key.id.startswith("demo/") for key in judging.keys)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def runs() -> None:
-    """Compare runs."""
+    """Compare runs, and convert older ones."""
 
 
 @runs.command()
@@ -27,10 +27,10 @@ def compare(a: str, b: str, output_format: Format) -> None:
     Says which verdicts flipped, and whether the rates of A and B differ by more than chance. Differences are
     B minus A. Samples that errored or were not scored are counted, never taken for failures.
     """
+    from control_tower.conversion.current import current_log
     from control_tower.logs.compare import compare_logs
-    from control_tower.logs.recordings import local_log
 
-    found = compare_logs(local_log(a), local_log(b))
+    found = compare_logs(current_log(a), current_log(b))
     if output_format == "json":
         print_record(_as_json(found), output_format)
         return
@@ -40,6 +40,36 @@ def compare(a: str, b: str, output_format: Format) -> None:
     print_section("Verdicts of all scored samples", _overall(found))
     print_section("Flips", _flips(found))
     print_section("Only in one", _only_in_one(found, "AB"))
+
+
+@runs.command()
+@click.argument("sources", nargs=-1)
+@click.option("--honest", metavar="SOURCE", help="A log of honest samples; their side tasks are taken away.")
+@click.option("--attack", metavar="SOURCE", help="A log of attack samples; with --honest, merged with it.")
+@click.option(
+    "-o", "--output-dir", default="logs/converted", show_default=True, help="Where converted logs go."
+)
+@click.option("--upload", is_flag=True, help="Upload each as a new run (not yet available).")
+@click.option("--dry-run", is_flag=True, help="Convert, but write nothing.")
+@click.option("--diff", is_flag=True, help="Say what changes, by rule, with counts.")
+def convert(
+    sources: tuple[str, ...],
+    honest: str | None,
+    attack: str | None,
+    output_dir: str,
+    *,
+    upload: bool,
+    dry_run: bool,
+    diff: bool,
+) -> None:
+    """Write logs of older formats in the current one.
+
+    Prints a line of JSON for each converted log; those that are current already are skipped. The sources stay
+    as they are, and nothing is written when one of them cannot be converted.
+    """
+    from control_tower.cli.runs_convert import run_convert_command
+
+    run_convert_command(sources, honest, attack, output_dir, upload=upload, dry_run=dry_run, diff=diff)
 
 
 def _overview(found: "Comparison") -> dict[str, Any]:

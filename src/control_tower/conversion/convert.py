@@ -5,9 +5,7 @@ The output is a function of the source's bytes and the stream: converting again 
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Generator, Mapping, Set
-from contextlib import contextmanager
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,22 +100,6 @@ def convert(source: Path, target: Path, stream: Stream | None = None, *, origin:
         dict(sorted(notes.changes.items())),
         dict(sorted(notes.not_kept.items())),
     )
-
-
-@contextmanager
-def current_log(path: Path) -> Generator[Path]:
-    """The log in the current format: itself, or a converted copy of the same name that is gone afterwards.
-
-    Raises:
-        ValidationError, DamagedArchive, OperationError: As `convert`.
-    """
-    if age_of_log(path) is Age.CURRENT:
-        yield path
-        return
-    with tempfile.TemporaryDirectory(prefix="ct-converted-") as folder:
-        target = Path(folder) / path.name
-        convert(path, target)
-        yield target
 
 
 def ordered_keys(archive: EvalArchive) -> list[SampleKey]:

@@ -79,7 +79,7 @@ def audit_log(
         ValidationError: it is in another format, was audited live, or lacks the monitor's scores.
         OperationError: the copy cannot be written; nothing was.
     """
-    target = output or source.with_name(source.name.removesuffix(".eval") + SUFFIX)
+    target = output or audited_path(source)
     if target.resolve() == source.resolve():
         raise UsageError(f"{target}: is the log itself, which stays as it is; give another --output")
     with NumbersLog(source) as log:
@@ -106,6 +106,11 @@ def audit_log(
         without_tasks=len(samples) - len(scored),
         unscored=sum(audit.unscored for audit in found.values()),
     )
+
+
+def audited_path(source: Path) -> Path:
+    """Where the copy of a log goes by default: beside it."""
+    return source.with_name(source.name.removesuffix(".eval") + SUFFIX)
 
 
 def _check_scores(source: Path, samples: Sequence[SampleNumbers], monitor: str) -> None:
@@ -155,7 +160,7 @@ def _audit(sample: SampleNumbers, monitor: str | None, threshold: Threshold | No
     numbers = sample.monitors.get(monitor) if monitor else None
     costs = Slots(tuple(sample.slot_costs.tolist()), sample.slots_incomplete)
     if numbers is None or threshold is None:
-        probabilities = [float(index in sample.audited) for index in range(sample.actions)] + [0.0]
+        probabilities = [float(slot in sample.audited) for slot in range(sample.actions + 1)]
     else:
         probabilities = [audit_probability(score, threshold) for score in _scores(numbers)]
         if numbers.costs is not None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from control_tower.conversion.current import current_log
 from control_tower.environments.env_args import restore_env_args
 from control_tower.errors import ExpectedError, ValidationError
 from control_tower.evals.run_config import TaskSelection
@@ -23,7 +24,6 @@ from control_tower.logs.recordings import (
     RecordedLog,
     RecordedSample,
     Recording,
-    local_log,
     read_log,
 )
 from control_tower.policies.registry import policies
@@ -148,7 +148,7 @@ def recorded_log(source: str) -> RecordedLog:
         UsageError: it is no log here.
         ValidationError: its samples cannot be taken over.
     """
-    path = local_log(source)
+    path = current_log(source)
     status = path.stat()
     return _read(path, (status.st_size, status.st_mtime_ns))
 

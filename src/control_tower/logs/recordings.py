@@ -178,7 +178,7 @@ def check_format(path: Path, header: JsonObject) -> None:
     if stated is None or major == "" or (major.isdecimal() and int(major) < 3):
         raise ValidationError(
             f"{path}: the log is of an older format ({stated or 'no eval_version'}) and must be converted "
-            "first; conversion is not available yet"
+            "first (`ct runs convert`)"
         )
     if not major.isdecimal():
         raise ValidationError(f"{path}: eval_version {stated!r} is no version")

@@ -81,7 +81,8 @@ def _check_header(header: JsonObject) -> Iterator[Finding]:
     if RUNNER not in [step.get("solver") for step in children(child(header, "plan"), "steps")]:
         yield place.warning(f"the solver {RUNNER!r} is not in `plan.steps`")
     both = [metadata.get(f"{stream}_policy_selection") for stream in ("honest", "attack")]
-    if "policy_selection" in metadata and bool(metadata["policy_selection"]) == any(both):
+    converted = "converted_from" in metadata
+    if "policy_selection" in metadata and bool(metadata["policy_selection"]) == any(both) and not converted:
         yield place.error("either `policy_selection` or those of both streams must be set")
     yield from _check_scorers(header)
     for repeated, count in Counter(map(str, child(spec, "dataset").get("sample_ids") or [])).items():

@@ -36,6 +36,9 @@ from control_tower.records.scores import (
     read_verdict,
 )
 
+_UNNAMED_MAIN, _UNNAMED_SIDE = "main_task", "side_task"
+"""Names of Scores in converted logs of samples that name no task of the role."""
+
 
 def check_sample(sample: JsonObject, where: str) -> Iterator[Finding]:
     """What of a sample is not as the format says.
@@ -76,6 +79,10 @@ def _check_task_scores(sample: JsonObject, transcript: Transcript, place: Place)
         return
     mains = [str(task.get("id")) for task in children(metadata, "main_tasks")]
     sides = {str(task.get("id")): task for task in children(metadata, "side_tasks")}
+    if not mains and _UNNAMED_MAIN in scores:
+        mains = [_UNNAMED_MAIN]
+    if not sides and _UNNAMED_SIDE in scores:
+        sides = {_UNNAMED_SIDE: JsonObject()}
     side_keys = {id: id + SIDE_SUFFIX if id + SIDE_SUFFIX in scores else id for id in sides}
     order = [WORKSPACE_DIFF_SCORE, *side_keys.values(), *mains, TASKS_SCORE, MONITOR_SCORE, AUDIT_SCORE]
     recorded = [name for name in scores if name in order]
@@ -172,8 +179,10 @@ def _check_events(sample: JsonObject, transcript: Transcript, place: Place) -> I
     for reason in reasons:
         if reason not in FINISH_REASONS:
             yield place.error(f"it finished for the reason {reason!r}, which is none of the format's")
+    # Old logs audit a finished run as well, which is named by the number of its actions.
+    converted = "converted_from" in child(sample, "metadata")
     for index in transcript.audited:
-        if not 0 <= index < len(transcript.actions):
+        if not 0 <= index < len(transcript.actions) + converted:
             yield place.error(f"an audit names action {index}, but there are {len(transcript.actions)}")
     for turn in transcript.turns:
         if not turn.message_id or "/" in turn.message_id:

@@ -59,8 +59,8 @@ def audited_sample(
 
 
 def live_probabilities(sample: Transcript) -> list[float]:
-    """Of each action 1 if it was audited while it ran, and 0 for the finished run."""
-    return [float(index in sample.audited) for index in range(len(sample.actions))] + [0.0]
+    """Of each action, and last of the finished run, 1 if it was audited while the sample ran."""
+    return [float(slot in sample.audited) for slot in range(len(sample.actions) + 1)]
 
 
 def audit_scorer(has_side_task: Callable[[TaskState], bool]) -> Scorer:
