@@ -1,8 +1,9 @@
-"""`ct logs`: what a log is, whether it obeys the format, and making a torn one whole."""
+"""`ct logs`: what a log is, whether it obeys the format, how two differ, and making a torn one whole."""
 
+import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -54,6 +55,38 @@ def validate(logs: tuple[Path, ...], output_format: Format) -> None:
 
 
 @logs.command()
+@click.argument("a", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("b", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--ignore",
+    type=click.Choice(["ids", "times"]),
+    multiple=True,
+    help="ids: those made up by a run, as long as they stand for each other; times: when and how long.",
+)
+@format_option()
+def diff(a: Path, b: Path, ignore: tuple[Literal["ids", "times"], ...], output_format: Format) -> None:
+    """Say how two logs differ.
+
+    Each difference of the headers and of the samples' scores, samples that only one has, numbers of
+    messages and events, and of every other part of a sample the first difference. Ends with 1 when they
+    differ.
+    """
+    from control_tower.logs.diff import diff_logs
+
+    rows = [
+        {"where": each.where, "path": each.path, "only_in": each.only_in, "a": each.a, "b": each.b}
+        for each in diff_logs(a, b, ignore)
+    ]
+    if output_format == "table":
+        rows = [{**row, "a": _short(row["a"]), "b": _short(row["b"])} for row in rows]
+    if rows or output_format != "table":
+        print_rows(rows, output_format)
+    click.echo(f"{len(rows)} differences", err=True)
+    if rows:
+        sys.exit(1)
+
+
+@logs.command()
 @click.argument("log", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The log to write.")
 @click.option(
@@ -90,6 +123,14 @@ def recover(log: Path, output: Path | None, header_of: Path | None, output_forma
         click.echo(f"{log}: is whole; nothing was written", err=True)
     elif found.missing:
         click.echo(f"to play what is missing: the run's command with --resume {found.output}", err=True)
+
+
+def _short(value: Any) -> str:
+    """A value in a table: its JSON, cut."""
+    if value is None:
+        return ""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _describe(log: Path) -> dict[str, Any]:
