@@ -1,4 +1,4 @@
-"""`ct logs`: what a log is, whether it obeys the format, how two differ, and making a torn one whole."""
+"""`ct logs`: what a log is, whether it obeys the format, how two differ; parts and torn ones as logs."""
 
 import json
 import sys
@@ -123,6 +123,22 @@ def recover(log: Path, output: Path | None, header_of: Path | None, output_forma
         click.echo(f"{log}: is whole; nothing was written", err=True)
     elif found.missing:
         click.echo(f"to play what is missing: the run's command with --resume {found.output}", err=True)
+
+
+@logs.command()
+@click.argument("log", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("sample")
+@click.option("--epoch", type=click.IntRange(1), default=1, show_default=True, help="Which epoch of it.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The log to write.")
+def bundle(log: Path, sample: str, epoch: int, output: Path | None) -> None:
+    """Write one sample of a log as a log of its own, and print its path.
+
+    It goes beside LOG, named after both, or to the output named. SAMPLE is the sample's id.
+    """
+    from control_tower.logs.archive import SampleKey
+    from control_tower.logs.bundles import bundle as write_bundle
+
+    click.echo(write_bundle(log, SampleKey(sample, epoch), output))
 
 
 def _short(value: Any) -> str:

@@ -116,9 +116,9 @@ def diff_logs(a: Path, b: Path, ignore: Iterable[Ignored] = ()) -> Iterator[Diff
             {key: value for key, value in archive.header().items() if key not in DERIVED}
             for archive in (one, other)
         ]
-        yield from _at("header", Comparison(ignored).differences(*headers))
+        yield from _at("header", Comparison(ignored).differences(headers[0], headers[1]))
         reductions = [_reductions(archive) for archive in (one, other)]
-        yield from _at("reductions", islice(Comparison(ignored).differences(*reductions), 1))
+        yield from _at("reductions", islice(Comparison(ignored).differences(reductions[0], reductions[1]), 1))
         ours, theirs = one.sample_keys(), other.sample_keys()
         for key in ours:
             if key not in theirs:
@@ -143,7 +143,7 @@ def _samples(
             yield Difference("", f"len({part})", None, *counts)
     for part in [*a, *(part for part in b if part not in a)]:
         only = [{part: sample[part]} if part in sample else {} for sample in (a, b)]
-        yield from islice(comparison.differences(*only), None if part in _WHOLE else 1)
+        yield from islice(comparison.differences(only[0], only[1]), None if part in _WHOLE else 1)
 
 
 def _at(where: str, differences: Iterable[Difference]) -> Iterator[Difference]:
