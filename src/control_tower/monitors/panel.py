@@ -135,8 +135,8 @@ class Panel:
             if self._kept and (known := self._kept.get(key)) is not None:
                 transcript().info({"monitor": monitor.name, "kept": known}, source="eval")
                 # It was paid for elsewhere: without this the monitor would seem to have cost nothing.
-                unknown = {"component": "kept verdict", "usd": None, "role": f"{MONITOR_ROLE}/{monitor.name}"}
-                transcript().info(unknown, source="cost")
+                role = f"{MONITOR_ROLE}/{monitor.name}"
+                transcript().info({"component": "kept verdict", "usd": None, "role": role}, source="cost")
                 return MonitorEntry(message_id, monitor.name, draw, known)
             with judging(monitor.name):
                 try:
