@@ -29,6 +29,8 @@ class JudgingCall:
     explanation: str | None
     usage: JsonObject | None
     """None when the record states neither tokens nor cost."""
+    unpriced: bool = False
+    """Whether the record says that the call cost something it does not know."""
 
 
 def judging_calls(placed: Placed, model_usage: JsonObject) -> list[JudgingCall]:

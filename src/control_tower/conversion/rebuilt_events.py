@@ -106,7 +106,7 @@ class EventMaker:
                 if one.monitor == monitor:
                     said += [call for call in judging_calls(one, model_usage) if call not in said]
             for call in said:
-                if call.usage is not None or monitor not in priced:
+                if call.usage is not None or call.unpriced or monitor not in priced:
                     self._judgement(call, monitor)
             self._end()
         self._end()
