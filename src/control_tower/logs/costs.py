@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from control_tower.logs.archive import EvalArchive
 from control_tower.logs.events import SEAT_PREFIX
 from control_tower.logs.json_text import JsonObject, child, children
-from control_tower.logs.usage import usage_of
+from control_tower.logs.usage import Usage, usage_of
 from control_tower.models.cost import NO_ROLE, Cost, cost_of_usage
 from control_tower.models.rates import Pricing
 
@@ -84,6 +84,18 @@ def costs_by_role(events: Iterable[JsonObject], find: FindPrice | None = None) -
     return costs
 
 
+def sample_costs(sample: JsonObject) -> CostsByRole:
+    """The recorded costs of a sample, with what it counts of a model beyond the calls among its events."""
+    costs: CostsByRole = {}
+    seen: dict[str, tuple[Cost, int]] = {}
+    for paid in payments(children(sample, "events")):
+        _add(costs, paid.role, paid.model, paid.cost)
+        _see(seen, paid)
+    for model, rest in _beyond(usage_of(sample, "model_usage"), seen):
+        _add(costs, NO_ROLE, model, rest)
+    return costs
+
+
 @dataclass
 class LogCosts:
     """What a log came to."""
@@ -141,20 +153,25 @@ def log_costs(
         for paid in payments(events):
             _add(costs.recorded, paid.role, paid.model, paid.cost)
             costs.cached += paid.cached
-            before, tokens = seen.get(paid.model, (Cost(), 0))
-            seen[paid.model] = before + paid.cost, tokens + paid.tokens
+            _see(seen, paid)
         for paid in payments(events, find) if find else ():
             _add(costs.fresh, paid.role, paid.model, paid.cost)
-    for model, rest in _beyond(archive, seen):
+    spent = usage_of(child(archive.header(), "stats"), "model_usage")
+    for model, rest in _beyond(spent, seen):
         _add(costs.recorded, NO_ROLE, model, rest)
         if find:
             _add(costs.fresh, NO_ROLE, model, rest)
     return costs
 
 
-def _beyond(archive: EvalArchive, seen: dict[str, tuple[Cost, int]]) -> Iterator[tuple[str, Cost]]:
-    """What the header says of a model beyond its calls in the samples."""
-    for model, usage in usage_of(child(archive.header(), "stats"), "model_usage").items():
+def _see(seen: dict[str, tuple[Cost, int]], paid: Payment) -> None:
+    cost, tokens = seen.get(paid.model, (Cost(), 0))
+    seen[paid.model] = cost + paid.cost, tokens + paid.tokens
+
+
+def _beyond(spent: Usage, seen: dict[str, tuple[Cost, int]]) -> Iterator[tuple[str, Cost]]:
+    """What is counted of a model beyond its calls in the samples."""
+    for model, usage in spent.items():
         cost, tokens = seen.get(model, (Cost(), 0))
         if usage.get("total_tokens", 0) > tokens:
             everything = cost_of_usage(usage)
