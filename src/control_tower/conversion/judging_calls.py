@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from control_tower.conversion.carriers import Placed
@@ -73,9 +73,10 @@ def _calls(verdict: OldVerdict, model_usage: JsonObject) -> list[JudgingCall]:
         # The tokens are known in sum only, so they are stated once.
         tokens = {key: count for key, count in (usage or {}).items() if key != "total_cost"}
         costs[0] = {**(costs[0] or _no_tokens()), **tokens} if tokens else costs[0]
+        models = [_model(name, model_usage) for name in by_model]
         return [
-            _call(verdict, _model(name, model_usage), cost)
-            for name, cost in zip(by_model, costs, strict=True)
+            replace(_call(verdict, model, cost), unpriced=usd is None)
+            for model, cost, usd in zip(models, costs, by_model.values(), strict=True)
         ]
     named = facts.get("model_name") or next(iter(by_model), None)
     return [_call(verdict, _model(named, model_usage), usage)]
