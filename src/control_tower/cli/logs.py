@@ -10,20 +10,31 @@ import click
 from control_tower.cli.group import Group
 from control_tower.cli.output import Format, format_option, print_record, print_rows, print_section
 
-LOGS = click.argument(
-    "logs", metavar="LOG...", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False)
-)
+
+class LogPath(click.Path):
+    """A path, or the address of an object in S3 as text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if str(value).startswith("s3://") else super().convert(value, param, ctx)
+
+
+READ = LogPath(path_type=Path, dir_okay=False)
+
+LOGS = click.argument("logs", metavar="LOG...", nargs=-1, required=True, type=READ)
 
 
 @click.group(cls=Group)
 def logs() -> None:
-    """Look into eval logs."""
+    """Look into eval logs.
+
+    Where logs are only read, `s3://<bucket>/<key>` will do as well: no more is fetched than is needed.
+    """
 
 
 @logs.command()
 @LOGS
 @format_option()
-def info(logs: tuple[Path, ...], output_format: Format) -> None:
+def info(logs: tuple[Path | str, ...], output_format: Format) -> None:
     """Say what logs are: their run, their format, and how far their samples got.
 
     Torn logs are read as far as they can be.
@@ -34,7 +45,7 @@ def info(logs: tuple[Path, ...], output_format: Format) -> None:
 @logs.command()
 @LOGS
 @format_option()
-def validate(logs: tuple[Path, ...], output_format: Format) -> None:
+def validate(logs: tuple[Path | str, ...], output_format: Format) -> None:
     """Check that logs are as the format says.
 
     Ends with 1 when a log has errors; warnings are keys that today's logs have and older ones may not.
@@ -55,8 +66,8 @@ def validate(logs: tuple[Path, ...], output_format: Format) -> None:
 
 
 @logs.command()
-@click.argument("a", type=click.Path(path_type=Path, dir_okay=False))
-@click.argument("b", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("a", type=READ)
+@click.argument("b", type=READ)
 @click.option(
     "--ignore",
     type=click.Choice(["ids", "times"]),
@@ -64,7 +75,9 @@ def validate(logs: tuple[Path, ...], output_format: Format) -> None:
     help="ids: those made up by a run, as long as they stand for each other; times: when and how long.",
 )
 @format_option()
-def diff(a: Path, b: Path, ignore: tuple[Literal["ids", "times"], ...], output_format: Format) -> None:
+def diff(
+    a: Path | str, b: Path | str, ignore: tuple[Literal["ids", "times"], ...], output_format: Format
+) -> None:
     """Say how two logs differ.
 
     Each difference of the headers and of the samples' scores, samples that only one has, numbers of
@@ -149,7 +162,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _describe(log: Path) -> dict[str, Any]:
+def _describe(log: Path | str) -> dict[str, Any]:
     from control_tower.logs.attempts import read_attempt
     from control_tower.logs.resume import Resumable
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, cast
 
 from control_tower.logs.json_text import BadJson, JsonObject, dumps, loads
-from control_tower.logs.source import ByteSource, FileSource
+from control_tower.logs.source import ByteSource, open_source
 from control_tower.logs.zip_reader import Damage, DamagedArchive, Limits, ZipReader
 from control_tower.logs.zip_writer import new_archive
 
@@ -59,7 +59,7 @@ class EvalArchive:
         """Opens a log.
 
         Args:
-            source: A path, or any `ByteSource`.
+            source: A path, an `s3://` address, or any `ByteSource`.
             limits: What it may cost; the defaults suit any log Inspect writes.
 
         Raises:
@@ -239,7 +239,7 @@ def _open(
     source: ByteSource | str | Path,
     limits: Limits | None,
 ) -> ZipReader:
-    opened = FileSource(source) if isinstance(source, str | Path) else source
+    opened = open_source(source) if isinstance(source, str | Path) else source
     try:
         return how(opened, limits)
     except BaseException:

@@ -72,7 +72,7 @@ class Attempt:
         return max([own, *(str(entry.get("created") or "") for entry in children(self.metadata, RESUMED))])
 
 
-def open_readable(path: Path) -> EvalArchive:
+def open_readable(path: Path | str) -> EvalArchive:
     """A log, torn or not: of a torn one what can still be read.
 
     Raises:
@@ -90,11 +90,11 @@ def open_readable(path: Path) -> EvalArchive:
         return archive
 
 
-def read_attempt(path: Path, *, verify: bool = True) -> Attempt:
+def read_attempt(path: Path | str, *, verify: bool = True) -> Attempt:
     """Reads a log's header and summaries, and samples where these do not suffice.
 
     Args:
-        path: The log.
+        path: The log, or its `s3://` address.
         verify: Read every sample to its end, so that a damaged one counts as missing.
 
     Raises:
@@ -110,7 +110,7 @@ def read_attempt(path: Path, *, verify: bool = True) -> Attempt:
         key: State.ERRORED if key in invalidated else state_of(row, scored=scored)
         for key, row in rows.items()
     }
-    return Attempt(path, header, expected_samples(header), rows, states, tuple(damage))
+    return Attempt(Path(path), header, expected_samples(header), rows, states, tuple(damage))
 
 
 def expected_samples(header: JsonObject) -> tuple[tuple[int | str, int], ...]:

@@ -94,14 +94,14 @@ class Comparison:
         return self._forth.setdefault(a, b) == b and self._back.setdefault(b, a) == a
 
 
-def diff_logs(a: Path, b: Path, ignore: Iterable[Ignored] = ()) -> Iterator[Difference]:
+def diff_logs(a: Path | str, b: Path | str, ignore: Iterable[Ignored] = ()) -> Iterator[Difference]:
     """How two logs differ, header first, then the samples of `a` in their order, then those only `b` has.
 
     Of a sample are given: each difference of its Scores and error, how many messages and events there
     are, and of each other part the first difference. One sample of each is in memory at a time.
 
     Args:
-        a: A log.
+        a: A log, or its `s3://` address.
         b: Another.
         ignore: `times` passes over when things happened and how long they took; `ids` over ids made up
             by the run, as long as they stand for each other.

@@ -34,6 +34,23 @@ class ByteSource(Protocol):
     def close(self) -> None: ...
 
 
+def open_source(log: str | Path) -> ByteSource:
+    """A log by its path or its address.
+
+    Args:
+        log: A path, or `s3://<bucket>/<key>`.
+
+    Raises:
+        StateError: There is no such file or object.
+        OperationError: It cannot be opened.
+    """
+    if isinstance(log, str) and log.startswith("s3://"):
+        from control_tower.logs.s3_source import S3Source
+
+        return S3Source(log)
+    return FileSource(log)
+
+
 class FileSource:
     """A local file, held open: if replaced, it is still read as it was; if edited in place, it is refused."""
 

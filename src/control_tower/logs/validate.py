@@ -18,11 +18,11 @@ from control_tower.records.scores import RESERVED_SCORES, TASKS_SCORE, WORKSPACE
 _NEEDED = frozenset({"eval_version", "white"})
 
 
-def validate_log(path: Path) -> list[Finding]:
+def validate_log(path: Path | str) -> list[Finding]:
     """Everything about a log that is not as the format says, header first, then the samples in their order.
 
     Args:
-        path: The log, of version 3; of another version only that is said.
+        path: The log, or its `s3://` address; of version 3, of another version only that is said.
 
     Raises:
         StateError: There is no such file.
