@@ -4,7 +4,9 @@ import sys
 from collections.abc import Callable, Iterable
 
 from benchmarks import (
+    archive,
     command_start,
+    conversion,
     game_overhead,
     metrics_bootstrap,
     metrics_extraction,
@@ -13,7 +15,9 @@ from benchmarks import (
 from benchmarks.ratio import Ratio
 
 BENCHMARKS: dict[str, Callable[[], Iterable[Ratio]]] = {
+    "archive": archive.measure,
     "command-start": command_start.measure,
+    "conversion": conversion.measure,
     "game-overhead": game_overhead.measure,
     "metrics-bootstrap": metrics_bootstrap.measure,
     "metrics-extraction": metrics_extraction.measure,
