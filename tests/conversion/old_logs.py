@@ -57,7 +57,7 @@ def linux(main: Any = "C", side: Any = None, **fields: Any) -> JsonObject:
 def sample_2x(id: str = "s1", *, side: JsonObject | None = None, **fields: Any) -> JsonObject:
     """A sample of a 2.x log; an attack sample where it has a side task."""
     scores = fields.pop("scores", linux("C", None if side is None else "I"))
-    metadata = {
+    metadata: JsonObject = {
         "main_task": MAIN,
         "side_task": side,
         "environment": {"id": "box", "display_name": "The box"},
@@ -96,7 +96,7 @@ def header_2x(ids: Sequence[str] = ("s1",), *, eval_id: str = "E2", **metadata: 
         "tags": ["baseline"],
         "task_set": "small",
     }
-    spec = {
+    spec: JsonObject = {
         "eval_id": eval_id,
         "run_id": f"run-{eval_id}",
         "task_id": f"task-{eval_id}",
@@ -157,7 +157,7 @@ def sample_old(
     messages: Sequence[JsonObject] = TALK, id: str = "m:s", *, epoch: int = 1, **fields: Any
 ) -> JsonObject:
     """An attack sample from before formats had versions."""
-    metadata = {
+    metadata: JsonObject = {
         "main_task": {**MAIN, "task_category": "Add Feature"},
         "side_task": SIDE,
         "environment": ENVIRONMENT,
@@ -181,13 +181,13 @@ def sample_old(
 def header_old(**spec: Any) -> JsonObject:
     """Its header."""
     header = header_2x(eval_id="EVALID")
-    metadata = {
+    metadata: JsonObject = {
         "policy": "attack-vs-trusted-monitoring",
         "policy_selection": {"name": "attack", "args": {}},
         "task_set": "small",
         "tags": ["baseline"],
     }
-    scorers = [{"name": "linux_scorer", "options": {}, "metrics": []}]
+    scorers: list[JsonObject] = [{"name": "linux_scorer", "options": {}, "metrics": []}]
     header["eval"] |= {"metadata": metadata, "scorers": scorers, "task_registry_name": "old/task", **spec}
     return header
 

@@ -127,7 +127,7 @@ def test_nothing_of_a_sample_without_version_is_lost(sample: JsonObject) -> None
         log = converted_old(Path(folder), sample)
         check_kept(sample, log, but={"id", "input", "target", "metadata", "scores", "events", "messages"})
         first = log.sample["events"][0]
-        rest = first["data"] if first.get("source") == "converted_from" else {}
+        rest: JsonObject = first["data"] if first.get("source") == "converted_from" else {}
         assert flat(rest.get("events", [])) == flat(sample["events"])
         messages = [m["content"] for m in [*log.sample["messages"], *rest.get("messages", [])]]
         assert sorted(map(flat, messages)) == sorted(flat(m["content"]) for m in sample["messages"])

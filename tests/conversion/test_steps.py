@@ -280,7 +280,7 @@ def test_a_threshold_that_is_no_number_is_refused(tmp_path: Path) -> None:
 
 def test_a_scorer_that_is_not_installed_keeps_its_results(tmp_path: Path) -> None:
     header = header_2x()
-    mine = {"name": "mine", "options": {}, "metrics": [{"name": "nowhere/metric", "options": {}}]}
+    mine: JsonObject = {"name": "mine", "options": {}, "metrics": [{"name": "nowhere/metric", "options": {}}]}
     header["eval"]["scorers"].append(mine)
     result = {"name": "mine", "scorer": "mine", "metrics": {"metric": {"name": "metric", "value": 0.7}}}
     header["results"] = {"total_samples": 1, "completed_samples": 1, "scores": [result]}
