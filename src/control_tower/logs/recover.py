@@ -16,7 +16,7 @@ from control_tower.logs.archive import DERIVED, HEADER, REDUCTIONS, START, SUMMA
 from control_tower.logs.attempts import RECOVERED, expected_samples
 from control_tower.logs.json_text import JsonObject, child, dumps
 from control_tower.logs.results import compute_results, stats_of
-from control_tower.logs.zip_reader import Damage, DamagedArchive
+from control_tower.logs.zip_reader import WAY_OUT, Damage, DamagedArchive
 from control_tower.logs.zip_writer import new_archive
 
 _JOURNAL = "_journal/"
@@ -115,7 +115,7 @@ def open_sound(log: Path) -> EvalArchive:
         if not archive.members.members:
             archive.close()
             raise
-        archive.members.damage = (Damage(None, None, error.damage), *archive.damage)
+        archive.members.damage = (Damage(None, None, error.damage.removesuffix(f"; {WAY_OUT}")), *archive.damage)
     for name in list(archive.members.members):
         if error := _unsound(archive, name):
             archive.members.drop(name, error)
