@@ -56,8 +56,10 @@ def _write(path: Path, version: str | None, samples: int, messages: int) -> Path
     from control_tower.logs.zip_writer import new_archive
 
     ids = [f"box:fix{number}" for number in range(samples)]
-    metadata = {"policy": "attack", "tags": []} | ({} if version is None else {"eval_version": version})
-    spec = {
+    metadata: dict[str, Any] = {"policy": "attack", "tags": []} | (
+        {} if version is None else {"eval_version": version}
+    )
+    spec: dict[str, Any] = {
         "eval_id": "E",
         "run_id": "r",
         "task_id": "t",
@@ -70,7 +72,12 @@ def _write(path: Path, version: str | None, samples: int, messages: int) -> Path
         "scorers": [{"name": "linux_scorer", "options": {}, "metrics": []}],
         "metadata": metadata,
     }
-    header = {"version": 2, "status": "success", "eval": spec, "plan": {"name": "plan", "steps": []}}
+    header: dict[str, Any] = {
+        "version": 2,
+        "status": "success",
+        "eval": spec,
+        "plan": {"name": "plan", "steps": []},
+    }
     rows: list[dict[str, Any]] = []
     with new_archive(path) as writer:
         for id in ids:
@@ -107,14 +114,16 @@ def _sample(id: str, length: int, *, versioned: bool) -> dict[str, Any]:
         ]
         moment = f"2025-03-01T10:{turn % 60:02}:00.000000+00:00"
         common = {"timestamp": moment, "completed": moment, "span_id": "agent", "uuid": f"e{turn}"}
-        tools = [{"name": name, "description": "attachment://0", "parameters": {}} for name in ("a", "b")]
+        tools: list[dict[str, Any]] = [
+            {"name": name, "description": "attachment://0", "parameters": {}} for name in ("a", "b")
+        ]
         for role, model in (
             ("hidden_untrusted", "p/agent"),
             ("monitor/judge", "p/j"),
             ("untrusted", "eval2/p/agent"),
         ):
             output = {"model": model, "choices": [{"message": message, "stop_reason": "tool_calls"}]}
-            fields = {"tools": tools, "tool_choice": "auto", "config": {}, "output": output}
+            fields: dict[str, Any] = {"tools": tools, "tool_choice": "auto", "config": {}, "output": output}
             refs = {"input": [], "input_refs": [[0, 2 * turn + 2]]}
             events.append({**common, "event": "model", "model": model, "role": role, **refs, **fields})
         ran = {"event": "tool", "id": call["id"], "function": "bash", "arguments": {}, "result": result}

@@ -29,7 +29,7 @@ CREATED = "2025-03-01T10:00:00+00:00"
 
 def old_seat(*calls: JsonObject, id: str) -> JsonObject:
     """A decided turn of a 2.x log."""
-    fields = {"input": [], "tools": [], "tool_choice": "auto", "config": {}, "timestamp": at(0)}
+    fields: JsonObject = {"input": [], "tools": [], "tool_choice": "auto", "config": {}, "timestamp": at(0)}
     return {**seat(*calls, id=id), "model": "eval2/demo/agent", "uuid": f"seat-{id}", **fields}
 
 
