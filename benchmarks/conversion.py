@@ -84,9 +84,9 @@ def _write(path: Path, version: str | None, samples: int, messages: int) -> Path
             sample = _sample(id, messages, versioned=version is not None)
             rows.append({key: sample[key] for key in ("id", "epoch", "input", "target", "scores")})
             writer.add(f"samples/{id}_epoch_1.json", dumps(sample))
-        writer.add("_journal/start.json", dumps({"version": 2, "eval": spec, "plan": header["plan"]}))
+        writer.add("_journal/start.json", dumps(start))
         writer.add("summaries.json", dumps(rows))
-        writer.add("header.json", dumps(header))
+        writer.add("header.json", dumps({**start, "status": "success"}))
     return path
 
 
@@ -117,11 +117,7 @@ def _sample(id: str, length: int, *, versioned: bool) -> dict[str, Any]:
         tools: list[dict[str, Any]] = [
             {"name": name, "description": "attachment://0", "parameters": {}} for name in ("a", "b")
         ]
-        for role, model in (
-            ("hidden_untrusted", "p/agent"),
-            ("monitor/judge", "p/j"),
-            ("untrusted", "eval2/p/agent"),
-        ):
+        for role, model in _ROLES.items():
             output = {"model": model, "choices": [{"message": message, "stop_reason": "tool_calls"}]}
             fields: dict[str, Any] = {"tools": tools, "tool_choice": "auto", "config": {}, "output": output}
             refs = {"input": [], "input_refs": [[0, 2 * turn + 2]]}
