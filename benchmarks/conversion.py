@@ -72,9 +72,8 @@ def _write(path: Path, version: str | None, samples: int, messages: int) -> Path
         "scorers": [{"name": "linux_scorer", "options": {}, "metrics": []}],
         "metadata": metadata,
     }
-    header: dict[str, Any] = {
+    start: dict[str, Any] = {
         "version": 2,
-        "status": "success",
         "eval": spec,
         "plan": {"name": "plan", "steps": []},
     }
