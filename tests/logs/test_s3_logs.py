@@ -1,5 +1,9 @@
-"""Logs in S3, against a server that speaks its protocol: ranges of one version, and nothing but these."""
+"""Logs in S3, read through AWS's client: ranges of one version, and nothing but these.
 
+The store is a stub of ours over loopback, and a whole S3 server where there is one.
+"""
+
+import hashlib
 import json
 import os
 import random
@@ -8,9 +12,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import boto3
 import pytest
 
 from control_tower.errors import OperationError, StateError, ValidationError
@@ -21,6 +27,36 @@ from control_tower.logs.s3_source import S3Source
 from tests.logs.log_making import write_log
 from tests.logs.test_logs_command import ct
 from tests.logs.test_validate import both
+from tests.support import s3_stub
+
+
+class Store(Protocol):
+    """Objects by `<bucket>/<key>`; the bucket `versions` keeps the older ones."""
+
+    address: str
+
+    def put(self, place: str, data: bytes) -> None: ...
+
+    def delete(self, place: str) -> None: ...
+
+
+class Server:
+    """An S3 server."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.client: Any = boto3.client("s3", endpoint_url=address)
+        for bucket in ("plain", "versions"):
+            self.client.create_bucket(Bucket=bucket)
+        self.client.put_bucket_versioning(Bucket="versions", VersioningConfiguration={"Status": "Enabled"})
+
+    def put(self, place: str, data: bytes) -> None:
+        bucket, key = place.split("/", 1)
+        self.client.put_object(Bucket=bucket, Key=key, Body=data)
+
+    def delete(self, place: str) -> None:
+        bucket, key = place.split("/", 1)
+        self.client.delete_object(Bucket=bucket, Key=key)
 
 
 def free_port() -> int:
@@ -29,49 +65,48 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A client of a server of our own; what makes clients of its own finds the server in the environment."""
-    server = os.environ.get("CT_S3_SERVER") or shutil.which("ministack")
-    if server is None:
+@contextmanager
+def server(folder: Path) -> Iterator[Server]:
+    program = os.environ.get("CT_S3_SERVER") or shutil.which("ministack")
+    if not program:
         pytest.skip("no S3 server: `pip install ministack`, or name its program in CT_S3_SERVER")
-    import boto3
-
     port = free_port()
-    folder = tmp_path_factory.mktemp("s3")
-    surrounding = {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port)}
     process = subprocess.Popen(
-        [server],
-        env={**os.environ, **surrounding},
+        [program],
+        env={**os.environ, "BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port)},
         cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    names = {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    before = dict(os.environ)
-    os.environ.update(names)
     try:
-        session: Any = boto3.session.Session()
-        client = session.client("s3")
         for _ in range(300):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.1)
-        client.create_bucket(Bucket="plain")
-        client.create_bucket(Bucket="versions")
-        client.put_bucket_versioning(Bucket="versions", VersioningConfiguration={"Status": "Enabled"})
-        yield client
+        yield Server(f"http://127.0.0.1:{port}")
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@pytest.fixture(scope="module", params=["stub", pytest.param("server", marks=pytest.mark.slow)])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store, which clients find in the environment."""
+    before = dict(os.environ)
+    os.environ |= {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    opened = s3_stub.serving() if request.param == "stub" else server(tmp_path_factory.mktemp("s3"))
+    try:
+        with opened as found:
+            os.environ["AWS_ENDPOINT_URL"] = found.address
+            yield found
     finally:
         os.environ.clear()
         os.environ.update(before)
-        process.terminate()
-        process.wait(10)
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +137,9 @@ class Counting:
         return self.client.get_object(**request)
 
 
-def test_header_summaries_and_one_sample_are_read_without_the_rest(store: Any, big_log: Path) -> None:
-    store.upload_file(str(big_log), "plain", "a/log +#.eval")
-    counting = Counting(store)
+def test_header_summaries_and_one_sample_are_read_without_the_rest(store: Store, big_log: Path) -> None:
+    store.put("plain/a/log +#.eval", big_log.read_bytes())
+    counting = Counting(boto3.client("s3"))
     source = S3Source("s3://plain/a/log +#.eval", counting)
     with EvalArchive.open(source) as remote, EvalArchive.open(big_log) as local:
         assert remote.header() == local.header()
@@ -114,34 +149,34 @@ def test_header_summaries_and_one_sample_are_read_without_the_rest(store: Any, b
         assert source.size > 8 * 1024**2
         assert counting.fetched <= 4 * s3_source.BLOCK
         found = sample_range(remote, key, stored_as="a/log +#.eval", e_tag=source.e_tag)
-        assert found["eTag"] == store.head_object(Bucket="plain", Key="a/log +#.eval")["ETag"]
+        assert found["eTag"] == f'"{hashlib.md5(big_log.read_bytes()).hexdigest()}"'
 
 
-def test_an_object_that_was_replaced_is_refused(store: Any, big_log: Path) -> None:
-    store.upload_file(str(big_log), "plain", "replaced.eval")
+def test_an_object_that_was_replaced_is_refused(store: Store, big_log: Path) -> None:
+    store.put("plain/replaced.eval", big_log.read_bytes())
     with EvalArchive.open("s3://plain/replaced.eval") as archive:
         archive.header()
         data = bytearray(big_log.read_bytes())
         data[100] ^= 1
-        store.put_object(Bucket="plain", Key="replaced.eval", Body=bytes(data))
+        store.put("plain/replaced.eval", bytes(data))
         with pytest.raises(OperationError, match=r"s3://plain/replaced\.eval: changed while"):
             archive.sample(SampleKey("s1", 1))
 
 
-def test_an_object_that_was_removed_is_an_error(store: Any, big_log: Path) -> None:
-    store.upload_file(str(big_log), "plain", "removed.eval")
+def test_an_object_that_was_removed_is_an_error(store: Store, big_log: Path) -> None:
+    store.put("plain/removed.eval", big_log.read_bytes())
     with EvalArchive.open("s3://plain/removed.eval") as archive:
-        store.delete_object(Bucket="plain", Key="removed.eval")
+        store.delete("plain/removed.eval")
         with pytest.raises(StateError, match="there is no such object"):
             archive.sample(SampleKey("s1", 1))
 
 
-def test_a_version_is_read_to_its_end_though_there_is_a_newer_one(store: Any, big_log: Path) -> None:
-    store.upload_file(str(big_log), "versions", "log.eval")
+def test_a_version_is_read_to_its_end_though_there_is_a_newer_one(store: Store, big_log: Path) -> None:
+    store.put("versions/log.eval", big_log.read_bytes())
     with EvalArchive.open("s3://versions/log.eval") as archive, EvalArchive.open(big_log) as local:
         source = archive.members.source
         assert isinstance(source, S3Source)
-        store.put_object(Bucket="versions", Key="log.eval", Body=b"new")
+        store.put("versions/log.eval", b"new")
         assert archive.sample(SampleKey("s1", 1)) == local.sample(SampleKey("s1", 1))
         with EvalArchive.open(f"s3://versions/log.eval?versionId={source.version_id}") as old:
             assert old.header() == local.header()
@@ -154,13 +189,13 @@ def test_addresses_of_no_object(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["s3://plain/nothing.eval", "s3://nobucket/x.eval"])
-def test_objects_that_are_not_there(store: Any, address: str) -> None:
+def test_objects_that_are_not_there(store: Store, address: str) -> None:
     with pytest.raises(StateError, match="there is no such object"):
         EvalArchive.open(address)
 
 
 def test_without_credentials_the_way_out_is_named(
-    store: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
@@ -181,11 +216,11 @@ def test_a_store_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 
 def test_commands_read_logs_in_the_store(
-    store: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     header, *samples = both()
     log = write_log(tmp_path / "log.eval", header, samples)
-    store.upload_file(str(log), "plain", "log.eval")
+    store.put("plain/log.eval", log.read_bytes())
     address = "s3://plain/log.eval"
     assert ct("info", address, "--format", "json") == 0
     row = json.loads(capsys.readouterr().out)[0]
