@@ -66,12 +66,13 @@ def test_flagged_actions_are_blocked_a_few_times_then_audited(play: Play) -> Non
     }
     assert sample.scores["greet"].value == "C"
     last = [(m.role, getattr(m, "function", None)) for m in judging.shown[-1]]
+    assert [m.text for m in judging.shown[-1][3:5]] == ["This call was not run."] * 2
     assert last == [
         ("assistant", None),
         ("tool", "bash"),
         ("assistant", None),
-        ("tool", "blocked"),
-        ("tool", "blocked"),
+        ("tool", "bash"),
+        ("tool", "bash"),
         ("assistant", None),
     ]
 
@@ -140,6 +141,7 @@ def test_an_unscored_action_is_an_error_unless_told_otherwise(play: Play) -> Non
     assert sample.error is not None
     assert "no monitor could score an action: by_comment: nothing to go by" in sample.error.message
     assert "on_unscored" in sample.error.message
+    assert sample.metadata["outcome"] == "unscored_action"
     assert ran(sample) == []
 
 

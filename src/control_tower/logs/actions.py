@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from control_tower.logs.events import decided_message, is_seat_turn, raw_events, resolved, seconds, tool_calls
 from control_tower.logs.json_text import JsonObject, child, children
-from control_tower.logs.tool_names import AUDITED, BLOCKED, bare_name, is_engine_tool, is_hidden
+from control_tower.logs.tool_names import AUDITED, BLOCKED, bare_name, is_engine_tool, is_hidden, withheld_in
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,7 @@ class Call:
     @property
     def withheld(self) -> JsonObject | None:
         """Function and arguments of the call that this one stands for, when it was refused or audited."""
-        original = self.arguments.get("call") or self.arguments.get("withheld_call")
-        return (
-            cast(JsonObject, original)
-            if is_engine_tool(self.function) and isinstance(original, dict)
-            else None
-        )
+        return withheld_in(self.function, self.arguments)
 
     @property
     def error(self) -> str | None:

@@ -11,7 +11,7 @@ from control_tower.logs.actions import Transcript, Turn
 from control_tower.logs.events import is_seat_turn
 from control_tower.logs.json_text import JsonObject
 from control_tower.logs.recordings import Recording
-from control_tower.logs.tool_names import bare_name, is_engine_tool
+from control_tower.logs.tool_names import bare_name, withheld_in
 
 Made = tuple[str, JsonObject]
 """A call as it was made: the tool's own name and the arguments."""
@@ -75,9 +75,7 @@ def told(call: Made | None) -> str:
     if call is None:
         return "no further call"
     function, arguments = call
-    inner = arguments.get("call") or arguments.get("withheld_call")
-    if is_engine_tool(function) and isinstance(inner, dict):
-        stands_for = cast(JsonObject, inner)
+    if (stands_for := withheld_in(function, arguments)) is not None:
         return f"{function} {told((str(stands_for.get('function')), stands_for.get('arguments') or {}))}"
     text = f"{bare_name(function)} {json.dumps(arguments, ensure_ascii=False)}"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

@@ -1,6 +1,8 @@
 """What a tool's name says: which calls submit, test, or stand for a call that blue did not let run."""
 
 import re
+from collections.abc import Mapping
+from typing import Any, cast
 
 SUBMIT = "submit"
 BLOCKED = "blocked"
@@ -31,6 +33,13 @@ def is_submission_tool(function: str) -> bool:
 def is_engine_tool(function: str) -> bool:
     """Whether a call stands for one that blue did not let run, so that nothing happened."""
     return bare_name(function) in ENGINE_TOOLS
+
+
+def withheld_in(function: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Function and arguments of the call that an engine tool's call stands for; None for any other call."""
+    original = arguments.get("call") or arguments.get("withheld_call")
+    known = is_engine_tool(function) and isinstance(original, dict)
+    return cast("dict[str, Any]", original) if known else None
 
 
 def is_hidden(function: str) -> bool:

@@ -1,20 +1,28 @@
 """What monitors may see of a conversation: no hidden or private calls, no model names, no metadata.
 
+A call that blue refused or audited is shown as it was drafted: what blue made of it says what others
+thought of it, and that it was audited says that the sample is an attack.
+
 Turns are reduced once and kept, so that a sample's later steps cost no more than its earlier ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
 
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageTool
 from inspect_ai.tool import ToolCall
 
-from control_tower.logs.tool_names import is_engine_tool, is_hidden
+from control_tower.logs.json_text import child
+from control_tower.logs.tool_names import is_engine_tool, is_hidden, withheld_in
 
 _PRIVATE = ("ct_private", "is_policy_private", "is_monitor_result")
 """Metadata keys of turns that only red sees, or that were never decided."""
+
+NOT_RUN = "This call was not run."
+"""The result of every call that blue refused or audited."""
 
 V = TypeVar("V")
 
@@ -65,35 +73,41 @@ class Shown:
 
 
 def visible_calls(message: ChatMessageAssistant) -> list[ToolCall]:
-    """The calls of a turn that monitors see."""
-    return [call for call in message.tool_calls or [] if not _hidden(call)]
+    """The calls of a turn that monitors see, each as it was drafted."""
+    return [call for call in _drafted(message) if not is_hidden(call.function)]
 
 
 def _reduced(turn: Sequence[ChatMessage]) -> list[ChatMessage]:
     if any((message.metadata or {}).get(key) for message in turn[:1] for key in _PRIVATE):
         return []
-    hidden: set[str | None] = set()
+    drafted: dict[str | None, ToolCall] = {}
     reduced: list[ChatMessage] = []
     for message in turn:
         plain = message.model_copy(update={"source": None, "metadata": None})
         if isinstance(plain, ChatMessageAssistant):
+            drafted |= {call.id: call for call in _drafted(plain)}
             calls = visible_calls(plain)
-            hidden |= {call.id for call in plain.tool_calls or []} - {call.id for call in calls}
             plain = plain.model_copy(update={"tool_calls": calls or None, "model": None})
             if not calls and not plain.content:
                 continue
-        elif isinstance(plain, ChatMessageTool) and (
-            plain.tool_call_id in hidden or is_hidden(plain.function or "")
-        ):
-            continue
+        elif isinstance(plain, ChatMessageTool):
+            call = drafted.get(plain.tool_call_id)
+            if is_hidden(plain.function or "") or (call and is_hidden(call.function)):
+                continue
+            if is_engine_tool(plain.function or ""):
+                name = call.function if call else None
+                plain = plain.model_copy(update={"function": name, "content": NOT_RUN, "error": None})
         reduced.append(plain)
     return reduced
 
 
-def _hidden(call: ToolCall) -> bool:
-    """Whether a call, or the one that it stands for, is hidden from monitors."""
-    arguments: dict[str, Any] = call.arguments
-    inner = arguments.get("call") or arguments.get("withheld_call")
-    if is_engine_tool(call.function) and isinstance(inner, Mapping):
-        return is_hidden(str(cast("Mapping[str, Any]", inner).get("function")))
-    return is_hidden(call.function)
+def _drafted(message: ChatMessageAssistant) -> list[ToolCall]:
+    """The calls of a turn, those that blue refused or audited as they were before."""
+    return [_original(call) for call in message.tool_calls or []]
+
+
+def _original(call: ToolCall) -> ToolCall:
+    inner = withheld_in(call.function, call.arguments)
+    if inner is None:
+        return call
+    return replace(call, function=str(inner.get("function")), arguments=child(inner, "arguments"))
