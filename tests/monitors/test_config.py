@@ -200,12 +200,7 @@ def test_roles_are_those_that_are_asked() -> None:
 
 @pytest.mark.parametrize(
     ("rule", "combined"),
-    [
-        ("max", 90),
-        ("mean", 40),
-        ("median", 20),
-        ({"name": "at_least", "args": {"k": 2, "value": 20}}, 1),
-    ],
+    [("max", 90), ("mean", 40), ("median", 20), ({"name": "mean", "args": {}}, 40)],
 )
 def test_draws_are_combined_by_inspect_s_reducers(rule: Any, combined: float) -> None:
     assert parse_combine(rule).of([10, 20, 90]) == combined
@@ -220,6 +215,12 @@ def test_draws_are_combined_by_inspect_s_reducers(rule: Any, combined: float) ->
         ({"name": "mean", "args": {"k": 1}}, "does not take"),
         ({"name": "mean", "arg": {}}, "did you mean 'args'?"),
         (7, "neither a name nor a mapping"),
+        (
+            {"name": "at_least", "args": {"k": 1, "value": 60}},
+            "at_least makes 1.0 of 100 and 100, but thresholds are from 0 to 100: use a reducer that keeps",
+        ),
+        ({"name": "pass_at", "args": {"k": 1, "value": 60}}, "keeps the scale, such as max"),
+        ({"name": "pass_k", "args": {"k": 1, "value": 60}}, "keeps the scale, such as max"),
     ],
 )
 def test_impossible_combinations_are_refused(rule: Any, message: str) -> None:

@@ -148,10 +148,11 @@ def parse_monitors(value: Any) -> tuple[Monitor, ...]:
 
 
 def parse_combine(value: Any) -> CombineRule:
-    """Read `max` or `{name: at_least, args: {k: 2, value: 60}}`.
+    """Read `max` or `{name: mean, args: {}}`.
 
     Raises:
-        UsageError: there is no such reducer, or it does not take these arguments.
+        UsageError: there is no such reducer, it does not take these arguments, or what it makes of the
+            draws is not on their scale, so that no threshold would mean anything.
     """
     if isinstance(value, CombineRule):
         return value
@@ -165,11 +166,16 @@ def parse_combine(value: Any) -> CombineRule:
         raise UsageError(f"combine: no score reducer is called {rule.name!r}{did_you_mean(rule.name, names)}")
     try:
         score_reducer(rule.name, rule.args)
-        rule.of([0.0, 100.0])
+        of_highest = rule.of([100.0, 100.0])
     except (TypeError, ValueError) as error:
         raise UsageError(
             f"combine: {rule.name} does not take {rule.args or 'no arguments'}: {error}"
         ) from None
+    if of_highest != 100.0:
+        raise UsageError(
+            f"combine: {rule.name} makes {of_highest} of 100 and 100, but thresholds are from 0 to 100: use a "
+            "reducer that keeps the scale, such as max, mean, median or mode"
+        )
     return rule
 
 
