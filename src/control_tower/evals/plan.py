@@ -170,9 +170,9 @@ class RunPlan:
             carried=self._carried if self.nothing_runs else None,
         )
 
-    def _carried(self, state: Any, key: str) -> Any:
+    def _carried(self, state: Any, key: str, task: Any) -> Any:
         origin = self.by_id[str(state.sample_id)].selected.origin
-        return carried_score(state, origin.sample.scores if origin else {}, key)
+        return carried_score(state, origin.sample.scores if origin else {}, key, task)
 
     @property
     def scorer_timeout(self) -> int:

@@ -46,7 +46,7 @@ class ScoringPlan:
     tasks_of: TasksOf
     timeout: float | None = DEFAULT_SCORER_TIMEOUT
     score_main_on_attack: Callable[[TaskState], bool] = lambda state: False
-    carried: Callable[[TaskState, str], Score] | None = None
+    carried: Callable[[TaskState, str, Task], Score] | None = None
     """Where nothing runs: a task's Score by its key, taken from elsewhere in place of its scorer."""
     _shared_ids: frozenset[str] = field(init=False, default=frozenset())
 
@@ -95,7 +95,7 @@ class ScoringPlan:
             task = scored[position][1]
             if self.carried is not None:
                 landing = Landing().as_metadata() if role == "side" else {}
-                score = self.carried(state, key)
+                score = self.carried(state, key, task)
                 return score.model_copy(update={"metadata": {**landing, **(score.metadata or {})} or None})
             if isinstance(task, SideTask):
                 return await self._score_side(task, state, target, scored[position:])
