@@ -130,6 +130,7 @@ def test_what_stands_about_the_samples_is_rebuilt(log: Path, whole: Path, member
         assert new.summaries() == old.summaries()
         assert new.json(START) == old.json(START) | {"eval": new.header()["eval"]}
         assert new.header()["results"] == old.header()["results"]
+        assert new.json("reductions.json") == old.json("reductions.json")
 
 
 def test_summaries_are_made_of_the_samples_where_the_journal_is_lost_too(log: Path, whole: Path) -> None:
@@ -148,6 +149,16 @@ def test_a_summary_without_its_sample_is_a_lost_sample(log: Path) -> None:
         ("samples/s4_epoch_1.json", "it has a summary, but is not there")
     ]
     assert (found.status, [str(key) for key in found.missing]) == ("error", ["s4"])
+
+
+def test_a_header_that_inspect_does_not_read_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "log.eval"
+    with new_archive(log) as writer:
+        writer.add(START, dumps({"version": 2, "eval": {"task": ["no", "name"]}}))
+        writer.add("samples/1_epoch_1.json", dumps({"id": 1, "epoch": 1, "input": "", "target": ""}))
+    with pytest.raises(ValidationError, match=r"Inspect cannot read the log's header.*eval\.created"):
+        recover(log)
+    assert list(tmp_path.iterdir()) == [log]
 
 
 class TestWithoutHeader:

@@ -119,7 +119,7 @@ def diff_logs(a: Path | str, b: Path | str, ignore: Iterable[Ignored] = ()) -> I
         yield from _at("header", Comparison(ignored).differences(headers[0], headers[1]))
         reductions = [_reductions(archive) for archive in (one, other)]
         yield from _at("reductions", islice(Comparison(ignored).differences(reductions[0], reductions[1]), 1))
-        ours, theirs = one.sample_keys(), other.sample_keys()
+        ours, theirs = (dict.fromkeys(archive.sample_keys()) for archive in (one, other))
         for key in ours:
             if key not in theirs:
                 yield Difference(f"sample {key}", "", "a", None, None)

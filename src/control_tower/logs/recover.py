@@ -70,23 +70,25 @@ def recover(log: Path, output: Path | None = None, *, header_of: Path | None = N
         rows = _summaries(archive)
         finished = archive.finished
         header = _header(archive, header_of)
-        expected = [SampleKey(str(id), epoch) for id, epoch in expected_samples(header)]
+        expected = {SampleKey(str(id), epoch): None for id, epoch in expected_samples(header)}
         if strangers := [key for key in rows if expected and key not in expected]:
             raise ValidationError(f"{log}: its header does not know sample {strangers[0]}, which it holds")
         missing = tuple(key for key in expected if key not in rows)
         status = str(header.get("status"))
         if finished and not archive.damage:
             return Recovered(None, status, tuple(rows), missing, (), ())
-        lost = any(map(_may_be_a_sample, archive.damage))
         uncomputed: tuple[str, ...] = ()
         reductions: list[JsonObject] | None = None
-        if lost or not finished:
-            status = "error"
+        damaged = {found.member for found in archive.damage}
+        lost = not finished or any(map(_may_be_a_sample, archive.damage))
+        if lost or REDUCTIONS in damaged:
             computed = compute_results(header, list(rows.values()), len(expected) or len(rows))
             reductions, uncomputed = computed.reductions, computed.uncomputed
-            stats = child(header, "stats") or stats_of(list(rows.values()))
-            error = _error(archive, len(rows), len(missing))
-            header = {**header, "results": computed.results, "stats": stats, "error": error}
+            if lost:
+                status = "error"
+                stats = child(header, "stats") or stats_of(list(rows.values()))
+                error = _error(archive, len(rows), len(missing))
+                header = {**header, "results": computed.results, "stats": stats, "error": error}
         header = _noted(header, archive, status)
         with new_archive(target) as writer:
             writer.add(
@@ -115,10 +117,11 @@ def open_sound(log: Path) -> EvalArchive:
         if not archive.members.members:
             archive.close()
             raise
-        archive.members.damage = (Damage(None, None, error.damage.removesuffix(f"; {WAY_OUT}")), *archive.damage)
+        directory = Damage(None, None, error.damage.removesuffix(f"; {WAY_OUT}"))
+        archive.members.damage = (directory, *archive.damage)
     for name in list(archive.members.members):
-        if error := _unsound(archive, name):
-            archive.members.drop(name, error)
+        if damage := _unsound(archive, name):
+            archive.members.drop(name, damage)
     return archive
 
 
@@ -154,7 +157,7 @@ def _summaries(archive: EvalArchive) -> dict[SampleKey, JsonObject]:
         recorded = {SampleKey.of(row): row for row in archive.summaries()}
     except DamagedArchive:
         recorded = {}
-    keys = archive.sample_keys()
+    keys = dict.fromkeys(archive.sample_keys())
     rows = {key: recorded[key] for key in recorded if key in keys}
     for key in keys:
         if key not in rows:
@@ -162,8 +165,9 @@ def _summaries(archive: EvalArchive) -> dict[SampleKey, JsonObject]:
                 rows[key] = inspect_private.sample_summary(archive.sample(key))
             except pydantic.ValidationError as error:
                 archive.members.drop(key.member, f"Inspect cannot read it: {error.errors()[0]['msg']}")
-    for key in recorded.keys() - set(keys):
-        if key.member not in [found.member for found in archive.damage]:
+    damaged = {found.member for found in archive.damage}
+    for key in recorded:
+        if key not in keys and key.member not in damaged:
             archive.members.damage += (Damage(key.member, None, "it has a summary, but is not there"),)
     return rows
 

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pydantic
+
 from control_tower import inspect_private
+from control_tower.errors import ValidationError
 from control_tower.logs.json_text import JsonObject, child, children
 from control_tower.logs.usage import USAGE_KEYS, added, usage_of
 
@@ -28,7 +31,21 @@ def compute_results(header: JsonObject, summaries: Sequence[JsonObject], total: 
         header: Names the scorers, their metrics and the reducers.
         summaries: In the order in which the metrics are to see them.
         total: How many there should be.
+
+    Raises:
+        ValidationError: The header or a score is not what Inspect reads.
     """
+    try:
+        return _computed(header, summaries, total)
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ValidationError(
+            f"Inspect cannot read the log's header or a score, so it has no results: {place}: {first['msg']}"
+        ) from None
+
+
+def _computed(header: JsonObject, summaries: Sequence[JsonObject], total: int) -> Computed:
     from inspect_ai.scorer import SampleScore, Score
     from pydantic_core import to_jsonable_python
 
