@@ -200,6 +200,17 @@ def test_an_id_of_a_main_and_a_side_task_has_two_scores_in_every_sample(tmp_path
     assert log.errors == []
 
 
+def test_an_honest_sample_whose_tasks_share_an_id_keeps_the_main_verdict(tmp_path: Path) -> None:
+    sample = sample_2x(side={**SIDE, "id": "fix"}, scores=linux("C", "I"))
+    log = converted_2x(tmp_path, sample, stream="honest")
+    assert log.values == {"fix": "C", "tasks": {"main": 1.0, "side": None, "landed_at": None}}
+    assert log.sample["metadata"]["converted_from"]["scores"]["fix (side)"]["value"] == "I"
+
+
+def test_a_task_called_like_a_score_is_refused(tmp_path: Path) -> None:
+    refuse(tmp_path, sample_2x(metadata={"main_task": {**MAIN, "id": "tasks"}}), "has the name of a Score")
+
+
 def test_a_live_audit_becomes_an_event_after_its_note(tmp_path: Path) -> None:
     early, late = note({"audited": True}, "n0"), note({"audited": True}, "n1")
     others = [note({"audited": 1}), note({"audited": "true"})]

@@ -9,6 +9,7 @@ from control_tower.conversion.convert import age_of_log, convert
 from control_tower.conversion.version import Age
 from control_tower.errors import ValidationError
 from control_tower.logs.archive import EvalArchive
+from control_tower.logs.zip_writer import new_archive
 from tests.conversion.old_logs import Log, header_2x, header_old, sample_2x
 from tests.logs.log_making import write_log
 
@@ -56,13 +57,20 @@ def test_a_log_without_samples(tmp_path: Path) -> None:
 
 
 def test_a_log_of_which_only_the_header_is_there_is_refused(tmp_path: Path) -> None:
-    from control_tower.logs.zip_writer import new_archive
-
     whole = write_log(tmp_path / "a.eval", header_2x(), [sample_2x()])
     with EvalArchive.open(whole) as archive, new_archive(tmp_path / "b.eval") as writer:
         for member in ("header.json", "summaries.json"):
             writer.copy(archive.members, member)
     with pytest.raises(ValidationError, match="holds the header only"):
+        convert(tmp_path / "b.eval", tmp_path / "c.eval")
+
+
+def test_a_log_that_lacks_one_of_its_samples_is_refused(tmp_path: Path) -> None:
+    whole = write_log(tmp_path / "a.eval", header_2x(), [sample_2x("s1"), sample_2x("s2")])
+    with EvalArchive.open(whole) as archive, new_archive(tmp_path / "b.eval") as writer:
+        for member in ("header.json", "summaries.json", "samples/s1_epoch_1.json"):
+            writer.copy(archive.members, member)
+    with pytest.raises(ValidationError, match="lists 1 samples that it does not hold, such as s2"):
         convert(tmp_path / "b.eval", tmp_path / "c.eval")
 
 

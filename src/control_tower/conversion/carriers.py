@@ -193,7 +193,8 @@ class _Reader:
                 self._notes.lost("verdict on a draft, of which a log without a version has no trace")
             elif verdict := read_verdict_record(record):
                 turn = None if id is None else turn_of[str(id)]
-                draw = int(record.get("draw") or 1)
+                draw = record.get("draw")
+                draw = draw if type(draw) is int and draw > 0 else 1
                 yield Placed(verdict, str(record.get("monitor") or name), False, turn, draw)
 
     def _at(self, record: Any, monitor: str, call: int | None) -> Iterator[Placed]:

@@ -15,7 +15,7 @@ from control_tower.conversion.notes import Notes
 from control_tower.conversion.sample import Source, converted_sample
 from control_tower.conversion.scores import side_score_names
 from control_tower.conversion.streams import Stream
-from control_tower.conversion.tasks import task_ids
+from control_tower.conversion.tasks import OneIdTwoRoles, task_ids
 from control_tower.conversion.version import Age, age_of
 from control_tower.errors import StateError, UsageError, ValidationError
 from control_tower.logs.archive import DERIVED, HEADER, REDUCTIONS, START, SUMMARIES, EvalArchive, SampleKey
@@ -78,8 +78,7 @@ def convert(source: Path, target: Path, stream: Stream | None = None, *, origin:
         if age is Age.CURRENT:
             raise StateError(f"{source}: its format is current already")
         keys = ordered_keys(archive)
-        if not keys and archive.summaries():
-            raise ValidationError(f"{source}: holds the header only, not the samples it lists")
+        _check_complete(archive, keys)
         shared: set[str] = set()
         while True:
             notes = Notes(str(source), origin or str(header["eval"].get("eval_id") or source.stem))
@@ -87,7 +86,7 @@ def convert(source: Path, target: Path, stream: Stream | None = None, *, origin:
                 with new_archive(target) as writer:
                     made = _write(archive, writer, keys, Source(age, header, stream, shared), notes)
                 break
-            except _OneIdTwoRoles as found:
+            except OneIdTwoRoles as found:
                 shared |= found.ids
     metadata = made["eval"]["metadata"]
     return Report(
@@ -130,19 +129,22 @@ def summary_of(sample: JsonObject) -> JsonObject:
     return to_jsonable_python(EvalSampleSummary.model_validate(row), exclude_none=True)
 
 
-class _OneIdTwoRoles(Exception):
-    """An id is of a main task in one sample and of a side task in another, so their Scores need two names."""
-
-    def __init__(self, ids: Set[str]) -> None:
-        super().__init__(*sorted(ids))
-        self.ids = ids
-
-
 _SUMMARISED = (
     *("id", "epoch", "input", "choices", "target", "description", "scores", "model_usage", "role_usage"),
     *("model_fallbacks", "started_at", "completed_at", "total_time", "working_time", "uuid", "turn_count"),
     *("token_limit", "token_limit_type", "token_limit_usage", "message_limit", "time_limit"),
 )
+
+
+def _check_complete(archive: EvalArchive, keys: list[SampleKey]) -> None:
+    held = set(keys)
+    absent = [key for key in map(SampleKey.of, archive.summaries()) if key not in held]
+    if absent and not keys:
+        raise ValidationError(f"{archive.name}: holds the header only, not the samples it lists")
+    if absent:
+        raise ValidationError(
+            f"{archive.name}: lists {len(absent)} samples that it does not hold, such as {absent[0]}"
+        )
 
 
 def _write(
@@ -160,7 +162,7 @@ def _write(
         writer.add(made.member, dumps(sample))
         seen.summaries.append(summary_of(sample))
     if both := (seen.mains.keys() & seen.sides.keys()) - source.shared:
-        raise _OneIdTwoRoles(both)
+        raise OneIdTwoRoles(both)
     header = source.header
     if source.age is Age.UNVERSIONED:
         from control_tower.conversion.rebuilt_header import rebuilt_header

@@ -10,7 +10,7 @@ from control_tower.conversion.events import with_current_events
 from control_tower.conversion.notes import Notes
 from control_tower.conversion.scores import side_score_names, with_task_scores, with_tasks
 from control_tower.conversion.streams import Stream, check_stream
-from control_tower.conversion.tasks import with_submissions, with_task_lists
+from control_tower.conversion.tasks import OneIdTwoRoles, task_ids, with_submissions, with_task_lists
 from control_tower.conversion.verdicts import OLD_MONITOR, with_monitor_map, with_scaled_monitor
 from control_tower.conversion.version import Age
 from control_tower.logs.json_text import JsonObject, child
@@ -43,8 +43,11 @@ def converted_sample(sample: JsonObject, source: Source, notes: Notes) -> JsonOb
 
     Raises:
         ValidationError: It cannot be converted; the message names it and says why.
+        OneIdTwoRoles: The log is to be converted again with more `shared` ids.
     """
     listed = with_task_lists(sample, notes)
+    if both := {*task_ids(listed, "main")} & {*task_ids(listed, "side")} - source.shared:
+        raise OneIdTwoRoles(both)
     check_stream(source.metadata, listed, source.stream, notes)
     current = with_submissions(listed, notes)
     kept: JsonObject = {}

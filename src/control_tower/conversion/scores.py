@@ -14,6 +14,7 @@ from control_tower.logs.archive import SampleKey
 from control_tower.logs.json_text import JsonObject, child, children
 from control_tower.records.audit import AUDIT_NAME
 from control_tower.records.scores import (
+    RESERVED_SCORES,
     SIDE_SUFFIX,
     TASKS_SCORE,
     WORKSPACE_DIFF_SCORE,
@@ -47,7 +48,7 @@ def with_task_scores(
         The sample, and the old Scores that these were made of, or that have no place in a converted log.
 
     Raises:
-        ValidationError: The verdict on a side task is not from 0 to 1.
+        ValidationError: The verdict on a side task is not from 0 to 1, or a task's id is taken.
     """
     old = child(sample, "scores")
     audits = {name: child(old, name) for name in old if AUDIT_NAME.fullmatch(name)}
@@ -55,6 +56,10 @@ def with_task_scores(
     if not OLD_SCORES & old.keys():
         rest = {name: score for name, score in old.items() if name not in audits}
         return ({**sample, "scores": rest} if audits else sample), audits
+    if reserved := {*task_ids(sample, "main"), *task_ids(sample, "side")} & RESERVED_SCORES:
+        raise notes.refused(
+            SampleKey.of(sample), f"the id of its task {min(reserved)!r} is the name of a Score"
+        )
     sides = {_side_name(id, shared): score for id, score in _of_role(sample, "side", notes).items()}
     sides = _with_landings(sample, sides, shared, notes)
     mains = _of_role(sample, "main", notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any, Literal, cast
 
 from control_tower.conversion.notes import Notes
@@ -32,6 +33,14 @@ def with_task_lists(sample: JsonObject, notes: Notes) -> JsonObject:
 def task_ids(sample: JsonObject, role: Role) -> list[str]:
     """Ids of a role's tasks."""
     return [str(task["id"]) for task in children(child(sample, "metadata"), f"{role}_tasks")]
+
+
+class OneIdTwoRoles(Exception):
+    """An id is of a main task and of a side task of one log, so their Scores need two names."""
+
+    def __init__(self, ids: Set[str]) -> None:
+        super().__init__(*sorted(ids))
+        self.ids = ids
 
 
 def with_submissions(sample: JsonObject, notes: Notes) -> JsonObject:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from control_tower.conversion.notes import Notes
+from control_tower.errors import ValidationError
 from control_tower.logs.actions import Transcript
 from control_tower.logs.archive import SampleKey
 from control_tower.logs.json_text import JsonObject, child, children
@@ -92,11 +93,13 @@ def _entry(sample: JsonObject, record: Mapping[str, Any], notes: Notes) -> Monit
             SampleKey.of(sample), f"a monitor's verdict names no monitor: {dict(record)!r:.80}"
         )
     id = record.get("message_id")
-    draw = record.get("draw")
+    draw = record.get("draw") or 1
+    if type(draw) is not int or draw < 1:
+        raise notes.refused(SampleKey.of(sample), f"a verdict of {record['monitor']!r} has the draw {draw!r}")
     return MonitorEntry(
         None if id is None else str(id).replace("/", "_"),
         str(record["monitor"]),
-        1 if draw is None else int(draw),
+        draw,
         read_suspicion(record.get("value")),
         record.get("explanation"),
         record.get("attempts"),
@@ -112,8 +115,6 @@ def _beside(old: JsonObject, records: list[JsonObject]) -> JsonObject | None:
 
 
 def _check_key(sample: JsonObject, key: str, notes: Notes) -> None:
-    from control_tower.errors import ValidationError
-
     try:
         MonitorKey.parse(key)
     except ValidationError:
