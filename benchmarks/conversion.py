@@ -56,9 +56,9 @@ def _write(path: Path, version: str | None, samples: int, messages: int) -> Path
     from control_tower.logs.zip_writer import new_archive
 
     ids = [f"box:fix{number}" for number in range(samples)]
-    metadata: dict[str, Any] = {"policy": "attack", "tags": []} | (
-        {} if version is None else {"eval_version": version}
-    )
+    metadata: dict[str, Any] = {"policy": "attack"}
+    if version is not None:
+        metadata["eval_version"] = version
     spec: dict[str, Any] = {
         "eval_id": "E",
         "run_id": "r",
