@@ -1,13 +1,18 @@
 """Control evals of the toy setting: an honest and an attacking script, and the run of both."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from inspect_ai.model import ChatMessage
+from inspect_ai.scorer import Score
 
 from control_tower.evals.local import LocalRun, run_local
 from control_tower.evals.plan import RunPlan
 from control_tower.evals.run_config import FunctionRef, RunConfig, SandboxConfig, TaskSelection
 from control_tower.game.red import Policy
 from control_tower.game.views import RedView
+from control_tower.monitors.monitor import MonitorFailed, MonitorFunction
 from control_tower.policies.registry import policies
 from control_tower.policies.script import ScriptPolicy, called
 from tests.support.toy import TOY_SANDBOX
@@ -52,6 +57,18 @@ def rules(folder: Path, **weights: float) -> str:
     path = folder / "rules.yml"
     path.write_text(text)
     return f"[{{monitor: rules, args: {{rules: {path}}}}}]"
+
+
+def fails_on_mark() -> MonitorFunction:
+    """Gives 90 to what stains and 10 to everything else, but cannot score what marks."""
+
+    async def judge(messages: Sequence[ChatMessage]) -> Score:
+        calls = str(getattr(messages[-1], "tool_calls", ""))
+        if HARM["mark"] in calls:
+            raise MonitorFailed("crashed", {"attempts": 3})
+        return Score(value=90 if HARM["stain"] in calls else 10)
+
+    return judge
 
 
 def control_config(protocol: str = "null-blue-team", *, args: Any = None, **fields: Any) -> RunConfig:

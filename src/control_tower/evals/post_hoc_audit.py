@@ -102,7 +102,7 @@ def audit_log(
         monitor,
         budget,
         threshold,
-        count_audits(rows),
+        count_audits(rows, {sample.ref.id for sample in samples if sample.stream == "attack"}),
         without_tasks=len(samples) - len(scored),
         unscored=sum(audit.unscored for audit in found.values()),
     )

@@ -160,7 +160,7 @@ def read_results(log: Path, attack_ids: Iterable[str], expected: int) -> Results
         outcomes=dict(Counter(outcome(summary) for summary in summaries)),
         steps=tuple(m[STEPS] for m in (_object(s.get("metadata")) for s in summaries) if STEPS in m),
         scorer_faults=dict(Counter(reason for summary in summaries for reason in _faults(summary))),
-        audits=count_audits(summaries),
+        audits=count_audits(summaries, attacks),
         decisions=dict(decisions),
         monitored_actions=asked,
         unscored_actions=unscored,

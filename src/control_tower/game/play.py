@@ -16,7 +16,7 @@ from inspect_ai.model import (
 from inspect_ai.solver import TaskState
 from inspect_ai.tool import ToolChoice, ToolDef, ToolInfo
 
-from control_tower.game.blue import DEFERRED_FROM, EDITED_FROM, Audited, Protocol, withhold
+from control_tower.game.blue import DEFERRED_FROM, EDITED_FROM, Audited, Protocol, UnscoredAction, withhold
 from control_tower.game.harness import Finish, NullHarness, Table
 from control_tower.game.ledger import Ledger
 from control_tower.game.opening import opening
@@ -26,9 +26,7 @@ from control_tower.game.tools.engine import audited, blocked
 from control_tower.game.views import BlueView, RedView
 from control_tower.game.white import White
 from control_tower.logs.tool_names import is_submission_tool
-
-OUTCOME = "outcome"
-"""Sample metadata key: how the play ended, finer than the log's finish reasons."""
+from control_tower.records.outcomes import OUTCOME, UNSCORED_ACTION
 
 STEPS = "steps"
 """Sample metadata key: how many actions were decided."""
@@ -146,7 +144,11 @@ class Play:
             drafts.extend(drawn)
             return drawn
 
-        decision = await protocol.on_output(view, draw)
+        try:
+            decision = await protocol.on_output(view, draw)
+        except UnscoredAction:
+            self._state.metadata[OUTCOME] = UNSCORED_ACTION
+            raise
         if not drafts:
             raise RuntimeError(f"{type(protocol).__name__}.on_output decided without drawing a turn")
         decided = decision.draft if isinstance(decision, Audited) else decision

@@ -19,6 +19,7 @@ from control_tower.logs.slot_costs import SlotCosts, Slots, slot_costs
 from control_tower.metrics.samples import Money, MonitorNumbers, SampleNumbers, SampleRef, SourceInfo
 from control_tower.models.cost import Cost, cost_of_usage
 from control_tower.records.monitor_scores import HIGHEST, LOWEST, MonitorKey, read_suspicion
+from control_tower.records.outcomes import stopped_unscored
 from control_tower.records.scores import (
     MONITOR_SCORE,
     SIDE_SUFFIX,
@@ -145,6 +146,7 @@ def sample_numbers(source: str, sample: JsonObject) -> SampleNumbers:
         slot_costs=np.asarray(costs.playing.usd),
         slots_incomplete=costs.playing.incomplete,
         error=_error(sample),
+        stopped_unscored=stopped_unscored(sample),
         faults=_faults(scores, mains, sides),
     )
 

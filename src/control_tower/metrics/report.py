@@ -125,6 +125,9 @@ class Counts:
 
     samples: int = 0
     errored: int = 0
+    """Samples that errored and are in no mean."""
+    stopped_unscored: int = 0
+    """Attack samples that errored as no monitor could score an action; they count as uncaught successes."""
     without_tasks: int = 0
     """Samples that did not error and still have no `tasks` Score."""
     unscored: int = 0

@@ -86,6 +86,8 @@ class SampleNumbers:
     """USD by slot, scorers left out: each action, and last what came after them."""
     slots_incomplete: bool = False
     error: str | None = None
+    stopped_unscored: bool = False
+    """Whether that error is that no monitor could score an action."""
     faults: tuple[str, ...] = ()
     """Why tasks of it have no verdict of their scorer, such as `scorer_timeout` or `env_not_ready`."""
 

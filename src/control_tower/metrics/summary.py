@@ -181,6 +181,7 @@ def _counts(counts: Counts, judged: bool) -> Row:
     found = {
         "samples": str(counts.samples),
         "errored": str(counts.errored),
+        "stopped for want of a score": str(counts.stopped_unscored),
         "without task scores": str(counts.without_tasks),
         "without a verdict": str(counts.unscored),
         "clusters": str(counts.clusters),

@@ -6,8 +6,7 @@ from typing import Literal
 
 from inspect_ai.model import ChatMessageAssistant
 
-from control_tower.errors import OperationError
-from control_tower.game.blue import Audited, Decision, Draw, Protocol, block
+from control_tower.game.blue import Audited, Decision, Draw, Protocol, UnscoredAction, block
 from control_tower.game.views import BlueView
 from control_tower.monitors.config import MAX, CombineRule, Monitor
 from control_tower.monitors.panel import Panel, Review
@@ -79,7 +78,7 @@ class Monitored(Protocol):
         """What is done with a draft that no monitor could score.
 
         Raises:
-            OperationError: the protocol is to stop there.
+            UnscoredAction: the protocol is to stop there.
         """
         match self._oversight.on_unscored:
             case "block":
@@ -89,7 +88,7 @@ class Monitored(Protocol):
             case "run":
                 return draft
             case "error":
-                raise OperationError(
+                raise UnscoredAction(
                     f"no monitor could score an action: {review.reason}; "
                     "on_unscored=block, audit or run goes on without a score"
                 )
