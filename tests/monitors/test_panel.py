@@ -4,10 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inspect_ai.event import InfoEvent
 from inspect_ai.model import ChatMessage, ChatMessageAssistant
 from inspect_ai.scorer import Score
 from inspect_ai.tool import ToolCall
+from inspect_ai.util import LimitExceededError
 
+from control_tower.errors import StateError
 from control_tower.game.views import BlueView
 from control_tower.monitors.config import CombineRule, parse_monitors
 from control_tower.monitors.monitor import MonitorFailed
@@ -121,15 +124,35 @@ def test_what_a_monitor_gives_is_a_number_of_the_scale_or_unscored(tmp_path: Pat
     assert [item["value"] for item in seen.items] == ["unscored"] * len(NO_NUMBERS)
 
 
-def test_a_fault_of_a_monitor_s_own_is_not_a_verdict(tmp_path: Path) -> None:
-    async def work() -> None:
-        await Panel(parse_monitors([make("faulty", error=True), "rules"])).review(
-            BlueView(ENVIRONMENT), called("ls")
-        )
+def test_a_fault_of_a_monitor_s_own_is_an_unscored_verdict_and_its_traceback_is_kept(tmp_path: Path) -> None:
+    seen = review([make("faulty", error=True), "rules"], tmp_path)
+    faulty, rules = seen.items
+    assert (faulty["value"], rules["value"]) == ("unscored", 0.0)
+    assert faulty["explanation"] == "the monitor failed with RuntimeError: a fault of the monitor's own"
+    [fact] = [e.data for e in seen.sample.events if isinstance(e, InfoEvent) and "traceback" in str(e.data)]
+    assert isinstance(fact, dict)
+    assert fact["monitor"] == "faulty"
+    assert "test_panel.py" in str(fact["traceback"])
 
-    sample = in_sample(work, tmp_path)
-    assert sample.error is not None
-    assert "a fault of the monitor's own" in sample.error.message
+
+def test_limits_and_faults_of_configuration_are_no_verdicts(tmp_path: Path) -> None:
+    @monitors.register(name="test-raising")
+    def raising(limit: bool) -> Any:  # pyright: ignore[reportUnusedFunction]
+        async def judge(messages: list[ChatMessage]) -> Score:
+            raise LimitExceededError("cost", value=2, limit=1) if limit else StateError("no key is set")
+
+        return judge
+
+    def played(monitor: Any) -> Any:
+        async def work() -> None:
+            await Panel(parse_monitors([monitor])).review(BlueView(ENVIRONMENT), called("ls"))
+
+        return in_sample(work, tmp_path)
+
+    limited = played({"monitor": "test-raising", "args": {"limit": True}})
+    assert (limited.limit.type, limited.store) == ("cost", {})
+    assert "no key is set" in played({"monitor": "test-raising", "args": {"limit": False}}).error.message
+    assert "--model-role nobody=..." in played({"prompt": "simple", "model": "nobody"}).error.message
 
 
 def test_a_draft_with_nothing_for_monitors_to_see_asks_nobody(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from inspect_ai.event import ModelEvent, SpanBeginEvent, ToolEvent
 from inspect_ai.log import EvalLog, read_eval_log
 
 from control_tower.cli.app import main
-from control_tower.errors import ExpectedError, OperationError, UsageError, ValidationError
+from control_tower.errors import ExpectedError, UsageError, ValidationError
 from control_tower.evals.judging_estimate import estimate
 from control_tower.evals.post_hoc_monitor import Kind, MonitoredLog, plan_judging, run_judging
 from control_tower.logs.archive import EvalArchive, edit_header
@@ -242,12 +242,13 @@ def test_what_cannot_be_judged_is_refused_by_name(source: Path, tmp_path: Path) 
     refuse(ValidationError, "older format", old, ["simple"])
 
 
-def test_a_monitor_s_own_fault_writes_nothing(source: Path) -> None:
+def test_a_monitor_s_own_fault_is_unscored_and_named(source: Path) -> None:
     from tests.monitors.test_panel import make
 
-    with pytest.raises(OperationError, match="could not be judged"):
-        monitored(source, [make("faulty", error=True)])
-    assert not Path("data/monitoring").exists()
+    made = monitored(source, [make("faulty", error=True)])
+    assert (made.verdicts, made.unscored) == (3, 3)
+    assert made.reasons == ("faulty: the monitor failed with RuntimeError: a fault of the monitor's own",)
+    assert "Traceback" in str(only(read(made.path)).events)
 
 
 @pytest.fixture

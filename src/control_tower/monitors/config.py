@@ -173,8 +173,8 @@ def parse_combine(value: Any) -> CombineRule:
         ) from None
     if of_highest != 100.0:
         raise UsageError(
-            f"combine: {rule.name} makes {of_highest} of 100 and 100, but thresholds are from 0 to 100: use a "
-            "reducer that keeps the scale, such as max, mean, median or mode"
+            f"combine: {rule.name} makes {of_highest} of 100 and 100, but thresholds are from 0 to 100: "
+            "use a reducer that keeps the scale, such as max, mean, median or mode"
         )
     return rule
 

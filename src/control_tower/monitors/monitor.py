@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from control_tower.errors import ValidationError, did_you_mean
+from control_tower.config import redact
+from control_tower.errors import ExpectedError, ValidationError, did_you_mean, on_one_line
 
 if TYPE_CHECKING:
     from inspect_ai.model import ChatMessage
@@ -31,7 +33,7 @@ class MonitorFailed(Exception):
 
     Args:
         reason: why, for people.
-        metadata: `attempts` says how often it was tried.
+        metadata: `attempts` says how often it was tried, `traceback` where the monitor's own code failed.
     """
 
     def __init__(self, reason: str, metadata: dict[str, Any] | None = None) -> None:
@@ -100,11 +102,22 @@ async def call_monitor(
         inputs: what it may know besides.
 
     Raises:
-        MonitorFailed: it could not judge, or what it gave is no number from 0 to 100.
+        MonitorFailed: it could not judge, its own code failed, or what it gave is no number from 0 to 100.
+        LimitExceededError: the sample is over one of its limits.
+        ExpectedError: something is configured wrongly, which no further action would change.
     """
+    from inspect_ai.util import LimitExceededError
+
     from control_tower.records.monitor_scores import HIGHEST, LOWEST, UNSCORED, read_suspicion
 
-    score = await function(list(messages), **{name: getattr(inputs, name) for name in needs})
+    try:
+        score = await function(list(messages), **{name: getattr(inputs, name) for name in needs})
+    except (MonitorFailed, LimitExceededError, ExpectedError):
+        raise
+    except Exception as error:
+        cause = f"the monitor failed with {type(error).__name__}: {on_one_line(str(error))}"
+        where = "".join(traceback.format_exception(error))
+        raise MonitorFailed(redact(cause), {"traceback": redact(where)}) from error
     value = getattr(score, "value", None)
     number = read_suspicion(value)
     if number is None:

@@ -142,6 +142,8 @@ class Panel:
                 try:
                     value = await call_monitor(member.function, member.needs, messages, inputs)
                 except MonitorFailed as error:
+                    if where := error.metadata.get("traceback"):
+                        transcript().info({"monitor": monitor.name, "traceback": where}, source="eval")
                     attempts = error.metadata.get("attempts")
                     return MonitorEntry(message_id, monitor.name, draw, None, error.reason, attempts)
             if self._kept:

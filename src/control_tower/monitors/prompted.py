@@ -10,6 +10,7 @@ import pydantic
 from inspect_ai.model import ChatMessage, Model, get_model, model_roles
 from inspect_ai.scorer import Score
 
+from control_tower.errors import StateError
 from control_tower.inspect_private import with_role
 from control_tower.models.judging import Form, Unanswered, judge
 from control_tower.models.roles import TRUSTED
@@ -82,6 +83,11 @@ def judge_model(role: str = "") -> Model:
 
     Args:
         role: empty is `monitor`, or `trusted` when that has no model.
+
+    Raises:
+        StateError: the role has no model.
     """
     wanted = role or (MONITOR_ROLE if MONITOR_ROLE in model_roles() else TRUSTED)
+    if wanted not in model_roles():
+        raise StateError(f"a monitor asks role {wanted}, which has no model: --model-role {wanted}=...")
     return with_role(get_model(role=wanted, required=True), asked_as())
