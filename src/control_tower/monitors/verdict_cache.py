@@ -5,19 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from os import SEEK_END
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import control_tower
 from control_tower.errors import OperationError
 from control_tower.monitors.config import Monitor
+from control_tower.records.monitor_scores import HIGHEST, LOWEST, read_suspicion
 
 
 class VerdictCache:
     """Numbers by the hash of all that a verdict depends on; each is written down at once.
 
     Args:
-        path: a file that lines are added to; a line that was cut off is passed over.
+        path: a file that lines are added to; a line that was cut off, or holds no number from 0 to 100, is
+            passed over.
         roles: the full configuration of each role's model.
     """
 
@@ -56,10 +59,19 @@ class VerdictCache:
         self._known[key] = number
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": key, "value": number}) + "\n")
+            with self._path.open("a+b") as file:
+                line = json.dumps({"key": key, "value": number}) + "\n"
+                file.write((line if _ends_in_a_line(file) else f"\n{line}").encode())
         except OSError as error:
             raise OperationError(f"cannot keep verdicts in {self._path}: {error.strerror}") from error
+
+
+def _ends_in_a_line(file: BinaryIO) -> bool:
+    """Whether the last line is whole: one that was cut off would swallow what is written behind it."""
+    if file.seek(0, SEEK_END) == 0:
+        return True
+    file.seek(-1, SEEK_END)
+    return file.read(1) == b"\n"
 
 
 def _lines(path: Path) -> list[tuple[str, float]]:
@@ -71,7 +83,9 @@ def _lines(path: Path) -> list[tuple[str, float]]:
     for line in text.splitlines():
         try:
             record = json.loads(line)
-            kept.append((str(record["key"]), float(record["value"])))
+            key, number = str(record["key"]), read_suspicion(record["value"])
         except (ValueError, KeyError, TypeError):
             continue
+        if number is not None and LOWEST <= number <= HIGHEST:
+            kept.append((key, number))
     return kept
