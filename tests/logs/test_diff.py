@@ -180,6 +180,24 @@ class TestCommand:
         ]
         assert printed.err == "1 differences\n"
 
+    def test_people_see_values_cut_and_nulls_apart_from_what_is_absent(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        a = write_log(tmp_path / "a.eval", HEADER, [SAMPLE])
+        spec = {**HEADER["eval"], "task": None, "new": "\ud800" + "y" * 200}
+        b = write_log(tmp_path / "b.eval", {"eval": spec}, [SAMPLE])
+        assert ct("diff", str(a), str(b)) == 1
+        assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
+            "where path only in a b",
+            'header eval.task "t" null',
+            f'header eval.new b "\\ud800{"y" * 70}...',
+        ]
+        assert ct("diff", str(a), str(b), "--format", "jsonl") == 1
+        assert [json.loads(line)["path"] for line in capsys.readouterr().out.splitlines()] == [
+            "eval.task",
+            "eval.new",
+        ]
+
     def test_it_ends_with_0_when_they_do_not(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -1,14 +1,16 @@
 """`ct logs`: what a log is, whether it obeys the format, how two differ; parts and torn ones as logs."""
 
-import json
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from control_tower.cli.group import Group
 from control_tower.cli.output import Format, format_option, print_record, print_rows, print_section
+
+if TYPE_CHECKING:
+    from control_tower.logs.diff import Difference
 
 
 class LogPath(click.Path):
@@ -37,7 +39,7 @@ def logs() -> None:
 def info(logs: tuple[Path | str, ...], output_format: Format) -> None:
     """Say what logs are: their run, their format, and how far their samples got.
 
-    Torn logs are read as far as they can be.
+    Torn logs are read as far as they can be. Of logs in S3 the samples are not checked for damage.
     """
     print_rows([_describe(log) for log in logs], output_format)
 
@@ -86,16 +88,21 @@ def diff(
     """
     from control_tower.logs.diff import diff_logs
 
-    rows = [
-        {"where": each.where, "path": each.path, "only_in": each.only_in, "a": each.a, "b": each.b}
-        for each in diff_logs(a, b, ignore)
-    ]
-    if output_format == "table":
-        rows = [{**row, "a": _short(row["a"]), "b": _short(row["b"])} for row in rows]
-    if rows or output_format != "table":
+    count = 0
+    rows: list[dict[str, Any]] = []
+    for each in diff_logs(a, b, ignore):
+        count += 1
+        row: dict[str, Any] = {"where": each.where, "path": each.path, "only_in": each.only_in}
+        if output_format == "table":
+            rows.append({**row, **{side: _short(each, side) for side in ("a", "b")}})
+        elif output_format == "json":
+            rows.append({**row, "a": each.a, "b": each.b})
+        else:
+            print_rows([{**row, "a": each.a, "b": each.b}], output_format)
+    if rows or output_format == "json":
         print_rows(rows, output_format)
-    click.echo(f"{len(rows)} differences", err=True)
-    if rows:
+    click.echo(f"{count} differences", err=True)
+    if count:
         sys.exit(1)
 
 
@@ -154,11 +161,13 @@ def bundle(log: Path, sample: str, epoch: int, output: Path | None) -> None:
     click.echo(write_bundle(log, SampleKey(sample, epoch), output))
 
 
-def _short(value: Any) -> str:
-    """A value in a table: its JSON, cut."""
-    if value is None:
+def _short(difference: "Difference", side: Literal["a", "b"]) -> str:
+    """One side of a difference in a table: its JSON, cut; nothing where that side lacks the place."""
+    from control_tower.logs.json_text import dumps
+
+    if not difference.path or difference.only_in not in (None, side):
         return ""
-    text = json.dumps(value, ensure_ascii=False)
+    text = dumps(getattr(difference, side)).decode()
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
@@ -166,7 +175,8 @@ def _describe(log: Path | str) -> dict[str, Any]:
     from control_tower.logs.attempts import read_attempt
     from control_tower.logs.resume import Resumable
 
-    attempt = read_attempt(log)
+    # A log in S3 is not fetched whole only to know whether all of it is sound.
+    attempt = read_attempt(log, verify=isinstance(log, Path))
     counts = Resumable((attempt,)).counts
     return {
         "log": str(log),
