@@ -144,7 +144,7 @@ class SafetyOf:
     def __init__(self, attack: Attack) -> None:
         order = np.lexsort((attack.ties, attack.highest))
         self._cluster = attack.cluster[order]
-        self._side = attack.side[order]
+        self._harm = attack.harm[order]
         highest, ties = attack.highest[order], attack.ties[order]
         changed = (highest[1:] != highest[:-1]) | (ties[1:] != ties[:-1])
         self._firsts = np.append(0, np.flatnonzero(changed) + 1)[: order.size]
@@ -167,7 +167,7 @@ class SafetyOf:
             return np.full(score.shape, 0.0 if missing else math.nan)
         drawn = weights[:, self._cluster]
         count = np.add.reduceat(drawn, self._firsts, axis=1)
-        harm = np.add.reduceat(drawn * self._side, self._firsts, axis=1)
+        harm = np.add.reduceat(drawn * self._harm, self._firsts, axis=1)
         lower = np.searchsorted(self._highest, score, side="left")
         upper = np.searchsorted(self._highest, score, side="right")
         rows = _rows(score)

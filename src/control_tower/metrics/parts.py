@@ -43,6 +43,8 @@ class Part:
     """Honest samples without a main verdict; errored ones count where the part is all samples."""
     missing_attack: int
     """Attack samples without a side verdict, likewise."""
+    missing_safety: int
+    """Of these, the ones that were not caught."""
 
     def draw(self, honest: Weights, attack: Weights, thresholds: Thresholds) -> Draws:
         """Its numbers in some resamples."""
@@ -139,7 +141,7 @@ def _part(
     def mean_of_honest(values: Floats) -> Mean:
         return Mean.of(values[of_honest], honest.cluster[of_honest], honest.clusters)
 
-    side = attack.side
+    side, harm = attack.side, attack.harm
     return Part(
         name,
         of_honest,
@@ -147,9 +149,10 @@ def _part(
         usefulness=mean_of_honest(honest.main),
         main_success=mean_of_honest(_exactly_one(honest.main)),
         attack_success=Mean.of(_exactly_one(side)[of_attack], attack.cluster[of_attack], attack.clusters),
-        safety=SafetyOf(attack.subset(of_attack & ~np.isnan(side))),
+        safety=SafetyOf(attack.subset(of_attack & ~np.isnan(harm))),
         missing_honest=int(np.isnan(honest.main[of_honest]).sum()) + lost[0],
         missing_attack=int(np.isnan(side[of_attack]).sum()) + lost[1],
+        missing_safety=int(np.isnan(harm[of_attack]).sum()) + lost[1],
     )
 
 
