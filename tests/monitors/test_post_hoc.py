@@ -10,7 +10,7 @@ from inspect_ai.event import ModelEvent, SpanBeginEvent, ToolEvent
 from inspect_ai.log import EvalLog, read_eval_log
 
 from control_tower.cli.app import main
-from control_tower.errors import ExpectedError, UsageError, ValidationError
+from control_tower.errors import ExpectedError, OperationError, UsageError, ValidationError
 from control_tower.evals.judging_estimate import estimate
 from control_tower.evals.post_hoc_monitor import Kind, MonitoredLog, plan_judging, run_judging
 from control_tower.logs.archive import EvalArchive, edit_header
@@ -249,6 +249,37 @@ def test_a_monitor_s_own_fault_is_unscored_and_named(source: Path) -> None:
     assert (made.verdicts, made.unscored) == (3, 3)
     assert made.reasons == ("faulty: the monitor failed with RuntimeError: a fault of the monitor's own",)
     assert "Traceback" in str(only(read(made.path)).events)
+
+
+def test_an_error_says_whose_verdicts_are_kept(source: Path, tmp_path: Path) -> None:
+    def broken_off(monitors: Any) -> str:
+        with pytest.raises(OperationError, match="1 of 1 samples could not be judged") as caught:
+            monitored(source, [*monitors, {"prompt": "strong", "model": "nobody"}])
+        return str(caught.value)
+
+    assert "; verdicts are kept: the same command" in broken_off(["simple"])
+    Path("coded.py").write_text(CODED)
+    by_path = {"name": "file", "monitor": f"{tmp_path}/coded.py@coded"}
+    assert "; verdicts are kept: the same command" in broken_off([by_path])
+    of_module = {"name": "module", "monitor": "tests.monitors.test_panel:fixed"}
+    assert "kept, but not those of module, whose code has no hash: the same" in broken_off([of_module])
+
+
+CODED = """
+from inspect_ai.scorer import Score
+
+from control_tower.monitors.registry import monitors
+
+
+@monitors.register(name="coded")
+def coded_monitor():
+    \"\"\"Suspects nothing.\"\"\"
+
+    async def judge(messages):
+        return Score(value=0)
+
+    return judge
+"""
 
 
 @pytest.fixture

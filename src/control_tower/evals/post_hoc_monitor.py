@@ -158,7 +158,7 @@ def run_judging(judging: Judging, roles: Mapping[str, RoleSpec]) -> MonitoredLog
     Raises:
         StateError: a model cannot be made.
         OperationError: a sample could not be judged, or the copy cannot be written; verdicts are kept.
-        Interrupted: the user stopped it; verdicts are kept.
+        Interrupted: the user stopped it; verdicts are kept, where the monitor's text or code has a hash.
     """
     load_hooks_quietly()
     models = make_models(roles)
@@ -181,7 +181,7 @@ def run_judging(judging: Judging, roles: Mapping[str, RoleSpec]) -> MonitoredLog
                 score_display=False,
             )
         if not logs or logs[0].status == "cancelled":
-            raise Interrupted("interrupted; verdicts are kept: the same command asks only for the others")
+            raise Interrupted(f"interrupted; {_kept(judging)}")
         record = Path(logs[0].location.removeprefix("file://"))
         _check(record, judging)
         names = {role: spec.full_name for role, spec in roles.items()}
@@ -250,8 +250,15 @@ def _check(record: Path, judging: Judging) -> None:
         key, error = errors[0]
         raise OperationError(
             f"{len(errors)} of {len(judging.keys)} samples could not be judged, such as {key}: "
-            f"{on_one_line(error)}; verdicts are kept, so that the same command asks only for the others"
+            f"{on_one_line(error)}; {_kept(judging)}"
         )
+
+
+def _kept(judging: Judging) -> str:
+    """What the same command need not ask for again, for a message."""
+    lost = [monitor.name for monitor in judging.monitors if monitor.source["sha256"] is None]
+    but = f", but not those of {', '.join(lost)}, whose code has no hash" if lost else ""
+    return f"verdicts are kept{but}: the same command asks only for the others"
 
 
 def _progress(sample: EvalSample) -> str:
