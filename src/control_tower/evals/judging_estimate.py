@@ -10,7 +10,7 @@ from typing import Any
 from inspect_ai.model import ChatMessage
 from inspect_ai.util import json_schema
 
-from control_tower.evals.post_hoc_monitor import Judging, inputs_of_sample, judged_of, verdict_cache
+from control_tower.evals.post_hoc_monitor import Judging, verdict_cache
 from control_tower.models.cost import Cost
 from control_tower.models.judging import Form
 from control_tower.models.rate_sources import Prices
@@ -53,12 +53,12 @@ def estimate(judging: Judging, roles: Mapping[str, RoleSpec]) -> list[MonitorEst
     counts = [_Counted(monitor, roles) for monitor in judging.monitors]
     kept = verdict_cache(judging, roles)
     for key in judging.keys:
-        sample = judging.sample(key)
-        inputs, shown = inputs_of_sample(sample), Shown()
+        conversations, inputs = judging.judged(key)
+        shown = Shown()
         sample_id = f"{key.id} epoch {key.epoch}"
         for count in counts:
             count.start()
-        for judged in judged_of(sample, judging.kind):
+        for judged in conversations:
             messages = shown(judged.messages)
             message_id = None if judged.index is None else str(judged.index)
             about = about_verdict(sample_id, messages, inputs, message_id)

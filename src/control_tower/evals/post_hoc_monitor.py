@@ -14,46 +14,38 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 from inspect_ai import Task
 from inspect_ai import eval as inspect_eval  # pyright: ignore[reportUnknownVariableType]
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.log import EvalSample
-from inspect_ai.model import ChatMessage, ChatMessageAssistant
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import span
-from pydantic import TypeAdapter
 
 from control_tower import config as configuration
 from control_tower.errors import Interrupted, OperationError, StateError, ValidationError, on_one_line
+from control_tower.evals.judged import Judged, Kind, judged_of
 from control_tower.evals.monitored_copy import Copy, write_copy
 from control_tower.evals.progress import failure_of, show_progress
 from control_tower.inspect_private import gather, load_hooks_quietly
 from control_tower.logs.archive import EvalArchive, SampleKey
 from control_tower.logs.json_text import JsonObject, child, children
-from control_tower.logs.judgeable import Conversation, conversation_of
 from control_tower.logs.monitored import ITEMS
 from control_tower.logs.recordings import check_format
 from control_tower.models.roles import RoleSpec, make_models
 from control_tower.monitors.config import Monitor
 from control_tower.monitors.monitor import MonitorInputs
 from control_tower.monitors.panel import Panel
-from control_tower.monitors.shown import visible_calls
 from control_tower.monitors.verdict_cache import VerdictCache
 from control_tower.records.monitor_scores import MonitorEntry, MonitorKey
 from control_tower.records.scores import MONITOR_SCORE
-from control_tower.records.tasks import SampleMetadata
-
-Kind = Literal["action", "trajectory"]
 
 DEFAULT_SAVE_DIR = Path("data/monitoring")
 SUFFIX = ".monitored.eval"
 
 _AT_ONCE: Mapping[Kind, int] = {"action": 1, "trajectory": 8}
 """Samples judged at the same time; all actions of one are."""
-
-_MESSAGES: TypeAdapter[list[ChatMessage]] = TypeAdapter(list[ChatMessage])
 
 
 @dataclass(frozen=True)
@@ -69,10 +61,14 @@ class Judging:
     keys: tuple[SampleKey, ...]
     eval_id: str
 
-    def sample(self, key: SampleKey) -> JsonObject:
-        """One sample of the base."""
+    def judged(self, key: SampleKey) -> tuple[list[Judged], MonitorInputs]:
+        """What is judged of a sample of the base, and what monitors may know besides.
+
+        Raises:
+            ValidationError: the sample holds something that cannot be shown to monitors.
+        """
         with EvalArchive.open(self.base) as archive:
-            return archive.sample(key)
+            return judged_of(self.base, archive.sample(key), self.kind)
 
 
 @dataclass(frozen=True)
@@ -96,20 +92,6 @@ class MonitoredLog:
             "kept": self.kept,
             "reasons": list(self.reasons),
         }
-
-
-@dataclass(frozen=True)
-class Judged:
-    """One conversation that monitors judge."""
-
-    index: int | None
-    """Of the action; None for the whole trajectory."""
-    messages: Sequence[ChatMessage]
-
-    @property
-    def scope(self) -> str:
-        """The name of its span."""
-        return "monitor: trajectory" if self.index is None else f"monitor: action {self.index}"
 
 
 def plan_judging(
@@ -197,36 +179,15 @@ def verdict_cache(judging: Judging, roles: Mapping[str, RoleSpec]) -> VerdictCac
     return VerdictCache(path, {role: spec.model_dump(mode="json") for role, spec in roles.items()})
 
 
-def judged_of(sample: JsonObject, kind: Kind) -> Iterator[Judged]:
-    """What monitors judge of a sample: actions that have calls they may see, or all of it."""
-    conversation: Conversation = conversation_of(sample)
-    messages = _MESSAGES.validate_python([dict(message) for message in conversation.messages])
-    if kind == "trajectory":
-        if messages:
-            yield Judged(None, messages)
-        return
-    for index, length in conversation.before():
-        action = messages[length - 1]
-        if isinstance(action, ChatMessageAssistant) and visible_calls(action):
-            yield Judged(index, messages[:length])
-
-
-def inputs_of_sample(sample: JsonObject) -> MonitorInputs:
-    """What monitors may know of a sample besides."""
-    metadata = SampleMetadata.model_validate(child(sample, "metadata"))
-    return MonitorInputs.of(metadata.environment, metadata.main_tasks)
-
-
 def _task(judging: Judging, kept: VerdictCache) -> Task:
     by_id = {_sample_id(key): key for key in judging.keys}
 
     @solver(name="monitors")
     def monitors() -> Solver:
         async def solve(state: TaskState, generate: Generate) -> TaskState:
-            sample = judging.sample(by_id[str(state.sample_id)])
+            judged, inputs = judging.judged(by_id[str(state.sample_id)])
             panel = Panel(judging.monitors, kept=kept)
-            inputs = inputs_of_sample(sample)
-            await gather([partial(_judge, panel, one, inputs) for one in judged_of(sample, judging.kind)])
+            await gather([partial(_judge, panel, one, inputs) for one in judged])
             return state
 
         return solve

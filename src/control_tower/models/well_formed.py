@@ -33,7 +33,7 @@ def well_formed(message: M) -> M:
         if isinstance(message.content, list):
             parts = [_unsigned(part) for part in message.content]
             unsigned = message.model_copy(update={"content": parts})
-        return type(message).model_validate(_escaped(unsigned.model_dump()))
+        return type(message).model_validate(escaped(unsigned.model_dump()))
     return message
 
 
@@ -49,11 +49,22 @@ def well_formed_turn(choice: ChatCompletionChoice) -> ChatMessageAssistant:
     return well_formed(message)
 
 
+def escaped(value: Any) -> Any:
+    """A JSON value with `\\udXXX` in place of each lone surrogate."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {escaped(key): escaped(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list):
+        return [escaped(item) for item in cast("list[Any]", value)]
+    return value
+
+
 def _checked(call: ToolCall) -> ToolCall:
     for text in _texts(call.arguments):
         if "\0" in text:
             problem = "the arguments hold a NUL character; write it in an escaped form"
-        elif _escaped(text) != text:
+        elif escaped(text) != text:
             problem = "the arguments hold half of a surrogate pair; write the whole character"
         else:
             continue
@@ -70,17 +81,7 @@ def _unsigned(part: Content) -> Content:
     if not isinstance(part, ContentReasoning) or (part.redacted and part.signature):
         return part
     thought = part.summary or part.reasoning
-    return part if _escaped(thought) == thought else ContentReasoning(reasoning=thought)
-
-
-def _escaped(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode("utf-8")
-    if isinstance(value, dict):
-        return {_escaped(key): _escaped(item) for key, item in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, list):
-        return [_escaped(item) for item in cast("list[Any]", value)]
-    return value
+    return part if escaped(thought) == thought else ContentReasoning(reasoning=thought)
 
 
 def _texts(value: Any) -> Iterator[str]:
