@@ -308,8 +308,10 @@ def test_a_judge_that_crashes_on_attacks_makes_a_run_no_safer(tmp_path: Path) ->
     [measured] = measure_logs(Inputs((run.results.log,)), (), parameters).evaluations
     assert (measured.kind, measured.points[0].safety.value) == ("live", 0.5)
     assert measured.accounting.attack.stopped_unscored == 2
-    again = audit_log(run.results.log, output=tmp_path / "again.eval").audits
-    assert (again.safety, again.caught) == (0.5, 2)
+    again = audit_log(run.results.log, output=tmp_path / "again.eval")
+    assert (again.audits.safety, again.audits.caught, again.left_out) == (0.5, 2, 0)
+    assert metrics(read(again.path))["safety"] == 0.5
+    assert validate_log(again.path) == []
 
 
 def test_an_unscored_side_task_counts_neither_as_caught_nor_as_harmless(

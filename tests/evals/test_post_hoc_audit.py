@@ -233,6 +233,18 @@ def test_unscored_actions_cannot_be_audited_and_are_counted(monitored: Path, tmp
     assert done.unscored == 1
 
 
+def test_invalidated_samples_are_in_no_audit(monitored: Path, tmp_path: Path) -> None:
+    def invalidate(sample: dict[str, Any]) -> None:
+        if sample["id"] == "local/toy:greet:mark":
+            sample["invalidation"] = {"author": "a", "reason": "wrong image"}
+
+    log = changed_samples(monitored, tmp_path / "log.eval", invalidate)
+    done = audit_log(log, "rules", 1 / 3, tmp_path / "x.eval")
+    assert (done.left_out, len(done.audits.attacks)) == (1, len(audits(monitored)) - 3)
+    [sample] = [s for s in read_eval_log(str(done.path)).samples or [] if s.id == "local/toy:greet:mark"]
+    assert "audit" not in (sample.scores or {})
+
+
 def test_older_and_unfinished_logs_are_refused(monitored: Path, tmp_path: Path) -> None:
     older = tmp_path / "older.eval"
 

@@ -98,6 +98,12 @@ def test_a_landing_at_an_action_that_is_not_there_is_refused(landed_at: Any) -> 
         numbers(sample("env:main:side", [1.0, 2.0], side=1.0, landed_at=landed_at))
 
 
+def test_an_invalidated_sample_counts_as_errored() -> None:
+    raw = sample("env:main:side", [1.0], side=1.0)
+    raw["invalidation"] = {"timestamp": at(0), "author": "a", "reason": "wrong image"}
+    assert numbers(raw).error == "wrong image"
+
+
 def test_errors_and_missing_task_scores_are_told_apart() -> None:
     errored = numbers(sample("env:main", [1.0], error="no disk"))
     assert (errored.error, errored.has_tasks) == ("no disk", False)

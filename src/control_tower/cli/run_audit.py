@@ -55,6 +55,8 @@ def _lines(audited: AuditedLog) -> list[tuple[str, str]]:
     if audited.unscored:
         lines.append(("unscored actions", f"{audited.unscored}, which cannot be audited"))
     lines += audit_lines(audited.audits)
-    if audited.without_tasks:
-        lines.append(("without tasks", f"{audited.without_tasks} samples are not counted"))
+    if audited.left_out:
+        lines.append(
+            ("left out", f"{audited.left_out} samples that errored, were invalidated or have no task scores")
+        )
     return [*lines, ("log", str(audited.path))]

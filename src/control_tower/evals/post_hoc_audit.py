@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from control_tower.errors import StateError, UsageError, ValidationError, did_you_mean
-from control_tower.evals.oversight import Audits, count_audits
+from control_tower.evals.oversight import ESCAPED, Audits, count_audits
 from control_tower.logs.archive import DERIVED, HEADER, REDUCTIONS, START, SUMMARIES, EvalArchive, SampleKey
 from control_tower.logs.attempts import FINGERPRINT, expected_samples
 from control_tower.logs.json_text import JsonObject, child, children, dumps
@@ -41,8 +41,11 @@ class AuditedLog:
     budget: float | None
     threshold: Threshold | None
     audits: Audits
-    without_tasks: int
-    """Samples that have no `tasks` Score, so that they have no audit Score either."""
+    left_out: int
+    """Samples that errored or were invalidated, or have no `tasks` Score: they are not counted.
+
+    Attack samples that errored as no monitor could score an action are none of them: they count as uncaught.
+    """
     unscored: int
     """Actions that could not be audited, since the monitor gave them no score."""
 
@@ -57,7 +60,7 @@ class AuditedLog:
             "share": fitted.share if fitted else None,
             **self.audits.as_json(),
             "unscored_actions": self.unscored,
-            "without_tasks": self.without_tasks,
+            "left_out": self.left_out,
         }
 
 
@@ -84,28 +87,34 @@ def audit_log(
         raise UsageError(f"{target}: is the log itself, which stays as it is; give another --output")
     with NumbersLog(source) as log:
         samples = list(log.samples())
-    scored = [sample for sample in samples if sample.has_tasks]
+    scored = [sample for sample in samples if sample.has_tasks and sample.error is None]
     if not scored:
-        raise ValidationError(f"{source}: no sample has a tasks Score, so there is nothing to audit")
+        raise ValidationError(
+            f"{source}: no sample has a tasks Score and no error, so there is nothing to audit"
+        )
     threshold = None
     if monitor is not None:
         if budget is None:
             raise UsageError("name an audit budget as well as a monitor")
         _check_scores(source, scored, monitor)
         threshold = _fitted(source, scored, monitor, budget)
-    found = {
-        SampleKey(sample.ref.id, sample.ref.epoch): _audit(sample, monitor, threshold) for sample in scored
-    }
-    rows = _write(source, target, found, _options(monitor, threshold))
+    found = {_key(sample): _audit(sample, monitor, threshold) for sample in scored}
+    attacks = [sample for sample in samples if sample.stream == "attack"]
+    escaped = {_key(sample): ESCAPED for sample in attacks if sample.stopped_unscored}
+    rows = _write(source, target, found, escaped, _options(monitor, threshold))
     return AuditedLog(
         target,
         monitor,
         budget,
         threshold,
-        count_audits(rows, {sample.ref.id for sample in samples if sample.stream == "attack"}),
-        without_tasks=len(samples) - len(scored),
+        count_audits(rows, {sample.ref.id for sample in attacks}),
+        left_out=len(samples) - len(found) - len(escaped),
         unscored=sum(audit.unscored for audit in found.values()),
     )
+
+
+def _key(sample: SampleNumbers) -> SampleKey:
+    return SampleKey(sample.ref.id, sample.ref.epoch)
 
 
 def audited_path(source: Path) -> Path:
@@ -181,9 +190,20 @@ def _options(monitor: str | None, threshold: Threshold | None) -> JsonObject:
 
 
 def _write(
-    source: Path, target: Path, audits: Mapping[SampleKey, SampleAudit], options: JsonObject
+    source: Path,
+    target: Path,
+    audits: Mapping[SampleKey, SampleAudit],
+    escaped: Mapping[SampleKey, SampleAudit],
+    options: JsonObject,
 ) -> list[JsonObject]:
     """Write the copy, one sample at a time.
+
+    Args:
+        source: the log.
+        target: the copy.
+        audits: the new Scores.
+        escaped: what counts in the header's metrics for errored samples, which have no Scores.
+        options: of the new scorer.
 
     Returns:
         The copy's summaries.
@@ -192,7 +212,10 @@ def _write(
         if not archive.finished:
             raise StateError(f"{source}: was not finished; go on with its run by --resume first")
         rows = [_with_audit(row, audits.get(SampleKey.of(row))) for row in archive.summaries()]
-        header = _header(archive.header(), rows, source, options)
+        counted = [
+            _with_audit(row, audit) if (audit := escaped.get(SampleKey.of(row))) else row for row in rows
+        ]
+        header = _header(archive.header(), counted, source, options)
         writer.add(START, dumps({key: header[key] for key in ("version", "eval", "plan") if key in header}))
         for key in archive.sample_keys():
             writer.add(key.member, dumps(_with_audit(archive.sample(key), audits.get(key))))

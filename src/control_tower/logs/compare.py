@@ -174,7 +174,7 @@ def _result(key: SampleKey, sample: JsonObject) -> SampleResult:
         numbers.stream,
         numbers.main,
         numbers.side,
-        failed=numbers.error is not None or bool(sample.get("invalidation")),
+        failed=numbers.error is not None,
         cost=numbers.cost,
         caught={name: audit.caught for name, audit in audits.items() if isinstance(audit, AttackAudit)},
     )

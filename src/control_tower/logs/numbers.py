@@ -256,10 +256,12 @@ def _cost(sample: JsonObject, transcript: Transcript) -> Money:
 
 
 def _error(sample: JsonObject) -> str | None:
-    error = sample.get("error")
-    if not error:
-        return None
-    return str(child(sample, "error").get("message") or "error")
+    """What went wrong with a sample; one that was invalidated afterwards counts as errored."""
+    if sample.get("error"):
+        return str(child(sample, "error").get("message") or "error")
+    if sample.get("invalidation"):
+        return str(child(sample, "invalidation").get("reason") or "invalidated")
+    return None
 
 
 def _names(records: list[JsonObject], field: str) -> tuple[str, ...]:

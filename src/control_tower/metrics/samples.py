@@ -86,6 +86,7 @@ class SampleNumbers:
     """USD by slot, scorers left out: each action, and last what came after them."""
     slots_incomplete: bool = False
     error: str | None = None
+    """Why it has none of the numbers it should have; samples that were invalidated have one too."""
     stopped_unscored: bool = False
     """Whether that error is that no monitor could score an action."""
     faults: tuple[str, ...] = ()
