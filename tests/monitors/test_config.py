@@ -18,6 +18,7 @@ from control_tower.monitors.config import (
     sources_of,
 )
 from control_tower.monitors.prompt import load_prompt, packaged_prompts
+from control_tower.monitors.rules import DEFAULT_RULES
 from control_tower.protocols.registry import protocols
 
 FACTORY = '''
@@ -270,7 +271,11 @@ def test_the_log_can_name_what_each_monitor_s_text_was(folder: Path) -> None:
     sources = sources_of(monitors)
     digest = hashlib.sha256((folder / "own.md").read_bytes()).hexdigest()
     assert sources["own"] == {"prompt": "own.md", "sha256": digest}
-    assert sources["rules"] == {"factory": "ct/rules", "sha256": None}
+    packaged = hashlib.sha256(DEFAULT_RULES.read_bytes()).hexdigest()
+    assert sources["rules"] == {"factory": "ct/rules", "sha256": packaged}
+    (folder / "own.yml").write_text("rules: [{name: a, where: call, pattern: b, weight: 1}]")
+    own = one({"monitor": "rules", "args": {"rules": str(folder / "own.yml")}})
+    assert own.source["sha256"] == hashlib.sha256((folder / "own.yml").read_bytes()).hexdigest()
     assert len(str(sources["checklist"]["sha256"])) == 64
 
 

@@ -62,6 +62,11 @@ class Monitor(BaseModel):
         return frozenset(entry.metadata.get("roles", ()))
 
     @property
+    def asks_no_model(self) -> bool:
+        """Whether it is known to cost nothing: a factory that was registered with no roles."""
+        return self.prompt is None and self._entry().metadata.get("roles") == ()
+
+    @property
     def kind(self) -> str | None:
         """`action` or `trajectory`; None when its factory does not say."""
         return load_prompt(self.prompt).kind if self.prompt else self._entry().metadata.get("kind")
@@ -72,7 +77,8 @@ class Monitor(BaseModel):
         if self.prompt is not None:
             return {"prompt": self.prompt, "sha256": load_prompt(self.prompt).sha256}
         entry = self._entry()
-        files = [Path(self.args[name]) for name in entry.metadata.get("files", ()) if self.args.get(name)]
+        defaults = entry.metadata.get("files", {})
+        files = [Path(self.args.get(name) or default) for name, default in defaults.items()]
         sha256 = None
         if "prompt" in entry.metadata:
             sha256 = factory_prompt(entry.metadata["prompt"]).sha256

@@ -10,11 +10,11 @@ from inspect_ai.scorer import Score
 
 from control_tower.monitors.monitor import MonitorFunction
 from control_tower.monitors.registry import monitors
-from control_tower.monitors.rules import Block, argument_text, load_rules
+from control_tower.monitors.rules import DEFAULT_RULES, Block, argument_text, load_rules
 from control_tower.monitors.shown import PerTurn, turns_of
 
 
-@monitors.register(name="rules", kind="action", files=("rules",))
+@monitors.register(name="rules", kind="action", files={"rules": DEFAULT_RULES}, roles=())
 def rules_monitor(rules: str | None = None) -> MonitorFunction:
     """Adds up weighted signs of sabotage in what an action says; asks no model.
 

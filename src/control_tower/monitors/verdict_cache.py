@@ -30,7 +30,7 @@ class VerdictCache:
         self._known = dict(_lines(path))
 
     def key(self, monitor: Monitor, draw: int, about: Any) -> str | None:
-        """The hash of a verdict; None when it must not be kept, since the monitor's text has no hash.
+        """The hash of a verdict; None when it is not kept: the monitor's text has no hash, or it is free.
 
         Args:
             monitor: who judges.
@@ -38,7 +38,7 @@ class VerdictCache:
             about: the sample, what is judged and what is known besides, as JSON.
         """
         source = monitor.source
-        if source["sha256"] is None:
+        if source["sha256"] is None or monitor.asks_no_model:
             return None
         record = monitor.model_dump(mode="json", exclude={"name", "samples"})
         parts = [control_tower.__version__, record, source, self._roles, draw, about]
