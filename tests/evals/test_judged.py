@@ -11,6 +11,7 @@ from control_tower.evals.judged import judged_of
 from tests.logs.log_making import call, seat, tool
 
 LOG = Path("foreign.eval")
+HOLOGRAM: Any = [{"type": "hologram"}]
 LONE = "half \ud83d of one"
 KITCHEN = {"id": "kitchen", "display_name": "Kitchen", "description": LONE}
 BREW: dict[str, Any] = {"id": "brew", "environment": "kitchen", "name": "Brew", "description": "Make tea."}
@@ -28,7 +29,7 @@ def sample(*events: Any, main: Any = BREW) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("foreign", "found"),
     [
-        (sample(seat(call("a"), text=[{"type": "hologram"}])), "type is 'hologram'"),
+        (sample(seat(call("a"), text=HOLOGRAM)), "type is 'hologram'"),
         (
             sample(seat(call("a")), tool("a", error={"type": "gremlin", "message": "no"})),
             "error.type is 'gremlin'",
