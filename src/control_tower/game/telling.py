@@ -1,10 +1,13 @@
 """A conversation as another model may read it, which took no part in it.
 
-Thoughts, and sometimes calls, go back only to the provider that they came from, so they are told or left out.
+Thoughts are for the model that had them alone. They, and sometimes calls, go back only to the provider that
+they came from, so they are told or left out.
 """
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from uuid import NAMESPACE_OID, uuid5
 
 from inspect_ai.model import (
     ChatMessage,
@@ -21,12 +24,13 @@ def told(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     return [_told(message) for message in messages]
 
 
-def for_another_provider(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """The messages with calls and results, but without what only the provider that wrote them takes back."""
-    return [
-        without_thoughts(message) if isinstance(message, ChatMessageAssistant) else message
-        for message in messages
-    ]
+def for_another_model(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """The messages with calls and results, but without thoughts.
+
+    Calls have other ids, the same whenever they are asked for, since providers remember calls by id together
+    with the thoughts before them.
+    """
+    return [_for_another_model(message) for message in messages]
 
 
 def without_thoughts(message: ChatMessageAssistant) -> ChatMessageAssistant:
@@ -39,6 +43,22 @@ def without_thoughts(message: ChatMessageAssistant) -> ChatMessageAssistant:
         if not isinstance(part, ContentReasoning)
     ]
     return message.model_copy(update={"content": parts or ""})
+
+
+def _for_another_model(message: ChatMessage) -> ChatMessage:
+    match message:
+        case ChatMessageAssistant():
+            calls = [replace(call, id=_other_id(call.id)) for call in message.tool_calls or []]
+            return without_thoughts(message).model_copy(update={"tool_calls": calls or None})
+        case ChatMessageTool():
+            answered = message.tool_call_id
+            return message.model_copy(update={"tool_call_id": _other_id(answered) if answered else None})
+        case _:
+            return message
+
+
+def _other_id(call_id: str) -> str:
+    return uuid5(NAMESPACE_OID, call_id).hex
 
 
 def _told(message: ChatMessage) -> ChatMessage:

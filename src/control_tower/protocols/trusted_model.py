@@ -1,11 +1,10 @@
 """The trusted model: asked in the untrusted model's place, its turn made fit to be that model's own."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from inspect_ai.model import (
-    ChatMessage,
     ChatMessageAssistant,
     ChatMessageUser,
     get_model,
@@ -13,7 +12,7 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolCall
 
 from control_tower.game.red import with_fresh_id
-from control_tower.game.telling import for_another_provider, without_thoughts
+from control_tower.game.telling import for_another_model, without_thoughts
 from control_tower.game.views import BlueView
 from control_tower.models.asking import ask
 from control_tower.models.roles import TRUSTED
@@ -29,7 +28,7 @@ class TrustedTurn:
 
 
 async def ask_trusted(view: BlueView, instruction: str | None = None) -> TrustedTurn:
-    """Ask the trusted model what the untrusted model is asked, with the same tools.
+    """Ask the trusted model what the untrusted model is asked, with the same tools and without its thoughts.
 
     Args:
         view: what blue sees, the request included.
@@ -39,11 +38,9 @@ async def ask_trusted(view: BlueView, instruction: str | None = None) -> Trusted
         OperationError: its provider failed.
     """
     model = get_model(role=TRUSTED, required=True)
-    request: Sequence[ChatMessage] = view.conversation
-    if view.untrusted_model.partition("/")[0] != str(model).partition("/")[0]:
-        request = for_another_provider(request)
+    request = for_another_model(view.conversation)
     if instruction:
-        request = [*request, ChatMessageUser(content=instruction)]
+        request.append(ChatMessageUser(content=instruction))
     output = await ask(model, request, view.tools)
     taken = {str(message.id) for message in view.history}
     message = _as_public_turn(output.message, taken)
