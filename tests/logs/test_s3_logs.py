@@ -10,6 +10,7 @@ import random
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,9 +68,9 @@ def free_port() -> int:
 
 @contextmanager
 def server(folder: Path) -> Iterator[Server]:
-    program = os.environ.get("CT_S3_SERVER") or shutil.which("ministack")
-    if not program:
-        pytest.skip("no S3 server: `pip install ministack`, or name its program in CT_S3_SERVER")
+    beside = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    program = shutil.which("ministack", path=beside)
+    assert program, "ministack is one of the pinned development packages"
     port = free_port()
     process = subprocess.Popen(
         [program],
