@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from control_tower.logs.json_text import JsonObject, child, children
 from control_tower.logs.usage import USAGE_KEYS, added, usage_of
+from control_tower.records.audit import AUDIT_NAME
 from control_tower.records.monitor_scores import MonitorEntry, monitor_score
 from control_tower.records.scores import MONITOR_SCORE
 
@@ -36,7 +37,7 @@ def with_verdicts(record: JsonObject, judged: JsonObject, entries: Iterable[Moni
         "history": old.get("history", []),
     }
     # The audit score comes last, as where a sample is scored at once.
-    last = [name for name in scores if name.startswith("audit")]
+    last = [name for name in scores if AUDIT_NAME.fullmatch(name)]
     changed["scores"] = {name: scores[name] for name in [*(n for n in scores if n not in last), *last]}
     for key in USAGE_KEYS:
         if total := added([usage_of(record, key), usage_of(judged, key)]):

@@ -11,6 +11,7 @@ from control_tower.environments.space import TaskCombination
 from control_tower.environments.task import MainTask, SideTask
 from control_tower.environments.workspace import FinalDiffCapture
 from control_tower.errors import ValidationError
+from control_tower.records.audit import AUDIT_NAME
 from control_tower.records.scores import (
     RESERVED_SCORES,
     SIDE_SUFFIX,
@@ -53,7 +54,8 @@ class ScoringPlan:
     def __post_init__(self) -> None:
         mains = {task_id for sample in self.samples for task_id in sample.main_ids}
         sides = {task_id for sample in self.samples for task_id in sample.side_ids}
-        if reserved := sorted((mains | sides) & RESERVED_SCORES):
+        ids = mains | sides
+        if reserved := sorted(name for name in ids if name in RESERVED_SCORES or AUDIT_NAME.fullmatch(name)):
             raise ValidationError(f"a task cannot be called {', '.join(reserved)}: a Score has that name")
         object.__setattr__(self, "_shared_ids", mains & sides)
 
