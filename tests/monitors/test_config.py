@@ -107,7 +107,7 @@ def test_other_keys_override_a_preset(folder: Path) -> None:
 
 
 def test_factories_are_found_by_module_and_by_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(folder)
+    monkeypatch.syspath_prepend(folder)  # pyright: ignore[reportUnknownMemberType]
     monkeypatch.delitem(sys.modules, "made_here", raising=False)
     by_module = one({"monitor": "made_here:plain", "args": {"weight": "5"}})
     assert (by_module.name, by_module.args) == ("plain", {"weight": 5})
