@@ -314,6 +314,9 @@ def test_the_command_says_what_it_did(source: Path, ct: Any) -> None:
         (("9f3a77", "-m", "[simple]"), "run ids cannot be looked up yet"),
         ((str(source),), "name the monitors with -m"),
         ((str(source), "-m", "[", *role), "not YAML"),
+        ((str(source), "-m", "[simple]", "--hawk"), "--hawk: Hawk is not supported"),
+        ((str(source), "-m", "[simple]", "--hawk-arg", "a=1"), "--hawk-arg: Hawk is not supported"),
+        ((str(source), "-m", "[simple]", "--upload"), "--upload: runs are not kept yet"),
         ((str(source), "-m", "[strong]", "--model-role", f"judge={model}"), "none of the monitors asks it"),
     ]:
         code, _, err = ct("run", "monitor", *args)

@@ -6,7 +6,7 @@ import click
 
 from control_tower.cli.group import Group
 from control_tower.cli.output import Format, format_option
-from control_tower.cli.run_options import control_eval_options, eval_options, replay_options
+from control_tower.cli.run_options import control_eval_options, eval_options, refused, replay_options
 
 
 @click.group("run", cls=Group)
@@ -62,7 +62,7 @@ def run_replay(ctx: click.Context, source: str, check: bool, output_format: Form
     The same as `ct run eval --policy replay --from-run LOG`, scored as the log was. -e, -t, -s and --limit
     choose among its samples.
 
-    
+    \b
       ct run replay logs/RUN.eval --check
       ct run replay logs/RUN.eval --sandbox replay --protocol block-every-other
     """
@@ -129,6 +129,7 @@ def run_audit(
 )
 @click.option("-o", "--save-dir", metavar="DIR", help="Where the copy goes.  [default: data/monitoring]")
 @click.option("--estimate", "estimate_only", is_flag=True, help="Say what it would cost; no model is asked.")
+@refused("--hawk", "--hawk-arg", "--upload")
 @format_option("table", "json")
 def run_monitor(output_format: Format, **options: Any) -> None:
     """Have monitors judge a finished log; their scores go into a copy, the log stays as it is.

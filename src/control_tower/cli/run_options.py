@@ -1,4 +1,4 @@
-"""The options of `ct run eval` and `ct run control-eval`, declared without importing what they configure."""
+"""The options of runs and replays, and those that are refused, declared without importing what they configure."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ REFUSED: dict[str, str] = {
     "--no-intranet": "sandboxes have no network beyond the sample's own",
     "--sandbox-arg": "the sandboxes take no arguments",
     "--diagnostics": "not available yet",
-    "--upload": "runs are not kept yet; the log stays under --log-dir",
+    "--upload": "runs are not kept yet; the log stays on this machine",
 }
 """Options that other versions have and this one does not: refused by name, never ignored."""
 
@@ -47,6 +47,17 @@ def replay_options(function: C) -> C:
         help="End with 1 when a task score or landing is not the recorded one, or a play left its recording.",
     )
     return _with_options(function, [*_ENVIRONMENTS_AND_TASKS, _LIMIT, check])
+
+
+def refused(*names: str) -> Callable[[C], C]:
+    """Add options of `REFUSED` to a command, so that it refuses them by name."""
+
+    def add(function: C) -> C:
+        for name in names:
+            function = _refused(name)(function)
+        return function
+
+    return add
 
 
 def _with_options(function: C, who_and_what: Sequence[Callable[[Any], Any]]) -> C:
