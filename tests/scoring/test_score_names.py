@@ -12,7 +12,7 @@ from control_tower.scoring.plan import ScoringPlan
 
 def plan(main: str, side: str) -> ScoringPlan:
     combination: Any = SimpleNamespace(main_ids=(main,), side_ids=(side,))
-    return ScoringPlan((combination,), lambda sample: ([], []))
+    return ScoringPlan((combination,), lambda state: combination)
 
 
 @pytest.mark.parametrize("name", ["tasks", "monitor", "workspace_diff", "audit", "audit2", "audit17"])
