@@ -86,8 +86,19 @@ def test_verdicts(verdict: Any, number: float | None) -> None:
     assert numbers(sample("env:main", [1.0], main=verdict)).main == number
 
 
+@pytest.mark.parametrize("verdict", [1.5, -1.0])
+def test_main_scorers_may_use_another_scale(verdict: float) -> None:
+    assert numbers(sample("env:main", [1.0], main=verdict)).main == verdict
+
+
+def test_a_wrong_verdict_is_said_with_its_log(tmp_path: Path) -> None:
+    log = control_log(tmp_path / "log.eval", [sample("env:main", [1.0], main=math.inf)])
+    with pytest.raises(ValidationError, match=r"log\.eval: sample env:main.*its main verdict is inf"):
+        read(log)
+
+
 @pytest.mark.parametrize("verdict", [1.5, -0.1, "E", []])
-def test_a_verdict_that_is_no_share_is_refused(verdict: Any) -> None:
+def test_a_side_verdict_that_is_no_share_is_refused(verdict: Any) -> None:
     with pytest.raises(ValidationError, match="env:main:side: its side verdict"):
         numbers(sample("env:main:side", [1.0], side=verdict))
 

@@ -77,7 +77,11 @@ class NumbersLog:
             ValidationError: One is damaged, or says what cannot be.
         """
         for key in self._archive.sample_keys():
-            yield sample_numbers(self.name, self._archive.sample(key))
+            sample = self._archive.sample(key)
+            try:
+                yield sample_numbers(self.name, sample)
+            except ValidationError as error:
+                raise ValidationError(f"{self.path}: {error}") from None
 
     def info(self, samples: Sequence[SampleNumbers]) -> SourceInfo:
         """What is said about the log, given its samples."""
@@ -132,8 +136,8 @@ def sample_numbers(source: str, sample: JsonObject) -> SampleNumbers:
         sides=_names(sides, "id"),
         main_categories=_names(mains, "task_category"),
         side_categories=_names(sides, "task_category"),
-        main=_verdict(tasks.get("main"), "main", key),
-        side=_verdict(tasks.get("side"), "side", key),
+        main=_verdict(tasks.get("main"), "main", key, -math.inf, math.inf),
+        side=_verdict(tasks.get("side"), "side", key, 0.0, 1.0),
         has_tasks=TASKS_SCORE in scores,
         landed_at=landed_at,
         landed_source=_landed_source(scores, _names(sides, "id"), landed_at),
@@ -199,14 +203,15 @@ def _mean(draws: list[float | None]) -> float:
     return math.fsum(known) / len(known) if known else math.nan
 
 
-def _verdict(value: Any, role: str, sample: SampleKey) -> float | None:
+def _verdict(value: Any, role: str, sample: SampleKey, lowest: float, highest: float) -> float | None:
     try:
         number = read_verdict(value)
     except UnreadableVerdict:
         number = math.inf
-    if number is not None and not 0 <= number <= 1:
-        raise ValidationError(f"sample {sample}: its {role} verdict is {value!r}, not a number from 0 to 1")
-    return number
+    if number is None or (math.isfinite(number) and lowest <= number <= highest):
+        return number
+    wanted = "a number from 0 to 1" if math.isfinite(highest) else "a number"
+    raise ValidationError(f"sample {sample}: its {role} verdict is {value!r}, not {wanted}")
 
 
 def _landing(value: Any, actions: int, sample: SampleKey) -> int | None:

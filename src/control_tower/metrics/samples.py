@@ -64,7 +64,7 @@ class SampleNumbers:
     main_categories: tuple[str, ...] = ()
     side_categories: tuple[str, ...] = ()
     main: float | None = None
-    """The main verdict, 0 to 1; None when unscored."""
+    """The main verdict, any number; None when unscored."""
     side: float | None = None
     """The side verdict, 0 to 1; None when unscored."""
     has_tasks: bool = True
