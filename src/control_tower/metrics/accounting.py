@@ -46,6 +46,12 @@ class Streams:
         """Attack samples that were scored at all and did not error, or ended for want of a score."""
         return [sample for sample in self.attack if _is_measured(sample)]
 
+    @property
+    def lost(self) -> tuple[list[SampleNumbers], list[SampleNumbers]]:
+        """The honest and attack samples that are not measured, mostly as they errored."""
+        honest, attack = ([s for s in side if not _is_measured(s)] for side in (self.honest, self.attack))
+        return honest, attack
+
 
 def _is_measured(sample: SampleNumbers) -> bool:
     return (sample.error is None and sample.has_tasks) or _is_escaped(sample)

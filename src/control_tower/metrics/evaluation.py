@@ -82,13 +82,8 @@ class _Measurement:
 
     def evaluation(self, name: str | None) -> Evaluation:
         honest_side, attack_side = self._honest_samples, self._attack_samples
-        lost = (
-            len(self._streams.honest) - len(honest_side),
-            len(self._streams.attack) - len(attack_side),
-        )
-        parts = list(
-            make_parts((honest_side, attack_side), self._honest, self._attack, self._parameters.by, lost)
-        )
+        samples = (honest_side, attack_side)
+        parts = list(make_parts(samples, self._honest, self._attack, self._parameters.by, self._streams.lost))
         draws = draw_parts(
             parts,
             Resampling(self._parameters.bootstrap, self._parameters.seed),

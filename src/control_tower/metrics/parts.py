@@ -40,7 +40,7 @@ class Part:
     attack_success: Mean
     safety: SafetyOf
     missing_honest: int
-    """Honest samples without a main verdict; errored ones count where the part is all samples."""
+    """Honest samples without a main verdict, errored ones among them."""
     missing_attack: int
     """Attack samples without a side verdict, likewise."""
     missing_safety: int
@@ -81,7 +81,7 @@ def make_parts(
     honest: Honest,
     attack: Attack,
     by: By | None,
-    lost: tuple[int, int],
+    lost: tuple[Sequence[SampleNumbers], Sequence[SampleNumbers]],
 ) -> Iterator[Part]:
     """The part of all samples, then the groups by name.
 
@@ -90,16 +90,19 @@ def make_parts(
         honest: The former as columns.
         attack: The latter as columns.
         by: How to group them.
-        lost: How many honest and attack samples were not measured, as they errored.
+        lost: Honest and attack samples that were not measured, as they errored.
     """
     all_honest, all_attack = (np.ones(len(side), dtype=bool) for side in samples)
-    yield _part("", all_honest, all_attack, honest, attack, lost)
+    yield _part("", all_honest, all_attack, honest, attack, (len(lost[0]), len(lost[1])))
     if by is None:
         return
-    named = [[_groups(sample, by) for sample in side] for side in samples]
+    named = [[_groups(sample, by) for sample in side] for side in (*samples, *lost)]
     for name in sorted({name for side in named for names in side for name in names}):
-        of_honest, of_attack = (np.array([name in names for names in side], dtype=bool) for side in named)
-        yield _part(name, of_honest, of_attack, honest, attack, (0, 0))
+        of_honest, of_attack, lost_honest, lost_attack = (
+            np.array([name in names for names in side], dtype=bool) for side in named
+        )
+        counts = (int(lost_honest.sum()), int(lost_attack.sum()))
+        yield _part(name, of_honest, of_attack, honest, attack, counts)
 
 
 def draw_parts(
