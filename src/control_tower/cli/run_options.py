@@ -1,4 +1,4 @@
-"""The options of runs and replays, and those that are refused, declared without importing what they configure."""
+"""The options of runs and replays, also those that are refused, without importing what they configure."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
