@@ -154,12 +154,19 @@ def _labels(sources: Sequence[SourceInfo]) -> dict[str, str]:
 
 
 def _names(paths: Sequence[Path]) -> dict[Path, str]:
-    """A short name of each log, no two alike."""
-    stems = Counter(path.stem for path in dict.fromkeys(paths))
-    names: dict[Path, str] = {}
-    for path in paths:
-        names[path] = path.stem if stems[path.stem] == 1 else f"{path.parent.name}/{path.stem}"
-    return names
+    """A name of each log, as short as it can be for no two to be alike."""
+    endings = {path: _endings(path) for path in paths}
+    alike = Counter(ending for own in endings.values() for ending in own)
+    return {
+        path: next((ending for ending in own if alike[ending] == 1), str(path))
+        for path, own in endings.items()
+    }
+
+
+def _endings(path: Path) -> list[str]:
+    """The log's name without ending, alone and behind more and more of its folders."""
+    parts = path.with_suffix("").parts
+    return ["/".join(parts[start:]) for start in reversed(range(len(parts)))]
 
 
 def _trusted(path: Path, parameters: Parameters) -> Estimate:
