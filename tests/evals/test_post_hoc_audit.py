@@ -265,6 +265,18 @@ def test_older_and_unfinished_logs_are_refused(monitored: Path, tmp_path: Path) 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["older.eval", "unfinished.eval"]
 
 
+def test_what_is_no_copy_of_the_log_is_never_overwritten(monitored: Path, live: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "precious.eval"
+    for content in (live.read_bytes(), b"notes"):
+        precious.write_bytes(content)
+        with pytest.raises(ValidationError, match="precious.eval: is there already and is no copy"):
+            audit_log(monitored, output=precious)
+        assert precious.read_bytes() == content
+    first = audit_log(monitored, output=tmp_path / "copy.eval").path
+    assert audit_log(first, "rules", 0.1, first.with_name("second.eval")).path.exists()
+    audit_log(monitored, "rules", 0.2, first)
+
+
 def test_the_source_is_never_the_copy(monitored: Path) -> None:
     with pytest.raises(UsageError, match="is the log itself"):
         audit_log(monitored, "rules", 0.1, monitored)

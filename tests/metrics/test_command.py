@@ -264,6 +264,16 @@ def test_figures_are_written_beside_the_numbers(log: Path, tmp_path: Path) -> No
     }
 
 
+def test_logs_of_one_name_are_told_apart_by_their_folders(ct: Run, tmp_path: Path) -> None:
+    logs = [tmp_path / folder / "x" / "run.eval" for folder in "ab"]
+    for path in logs:
+        path.parent.mkdir(parents=True)
+        control_log(path, [*honest_samples(), *attack_samples()])
+    _, out, _ = ct(*logs, "--format", "json", "--bootstrap", "0")
+    names = [evaluation["sources"][0]["name"] for evaluation in json.loads(out)["evaluations"]]
+    assert names == ["a/x/run", "b/x/run"]
+
+
 def test_post_hoc_audits_come_to_the_same_safety(ct: Run, tmp_path: Path) -> None:
     samples = [sample("env:m1", [10.0, "unscored"], main=1.0), sample("env:m2", [20.0, 40.0], main=1.0)]
     samples += [sample("env:m1:s1", [30.0], side=1.0), sample("env:m2:s1", [25.0], side=1.0)]
@@ -273,6 +283,7 @@ def test_post_hoc_audits_come_to_the_same_safety(ct: Run, tmp_path: Path) -> Non
     audited = audit_log(log, "judge", 0.625)
     # Of two and a half audits the unscored action takes one, 40 another, so half of 20 is left.
     assert audited.threshold == Threshold(20.0, 0.5)
+    assert (audited.audits.audited, audited.audits.budget) == (2.5, 0.625)
     assert (point["threshold"], point["share"]) == (20.0, 0.5)
     assert point["safety"]["value"] == audited.audits.safety == 1.0
     with pytest.raises(ValidationError, match="gave no score to 1 honest actions"):

@@ -12,6 +12,8 @@ from control_tower.evals.post_hoc_audit import AuditedLog, audit_log, audited_pa
 from control_tower.evals.table import audit_lines, write_lines
 from control_tower.logs.recordings import local_log
 
+UNSCORED = "an honest one takes an audit of the budget, one of an attack is never audited"
+
 
 def run_audit_command(
     source: str,
@@ -53,7 +55,7 @@ def _lines(audited: AuditedLog) -> list[tuple[str, str]]:
         fitted = audited.threshold
         lines.append(("threshold", f"{fitted.score:.6g} ({fitted.share:.2%} of those at it are audited)"))
     if audited.unscored:
-        lines.append(("unscored actions", f"{audited.unscored}, which cannot be audited"))
+        lines.append(("unscored actions", f"{audited.unscored}: {UNSCORED}"))
     lines += audit_lines(audited.audits)
     if audited.left_out:
         lines.append(

@@ -25,6 +25,7 @@ from inspect_ai.util import span
 
 from control_tower import config as configuration
 from control_tower.errors import Interrupted, OperationError, StateError, ValidationError, on_one_line
+from control_tower.evals.copies import is_copy_of
 from control_tower.evals.judged import Judged, Kind, judged_of
 from control_tower.evals.monitored_copy import Copy, write_copy
 from control_tower.evals.progress import failure_of, show_progress
@@ -257,9 +258,7 @@ def _extended(target: Path, header: JsonObject, source: Path) -> Path | None:
     if not target.exists():
         return None
     there = _header(target)
-    derived = child(header["eval"], "metadata").get("derived_from") or source.name
-    same = child(there["eval"], "metadata").get("derived_from") == derived
-    if not same or there["eval"].get("eval_id") != header["eval"].get("eval_id"):
+    if not is_copy_of(there, header, source):
         raise ValidationError(f"{target}: is a copy of another log; choose another --save-dir")
     return target
 

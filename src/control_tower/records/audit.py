@@ -27,7 +27,7 @@ class HonestAudit:
     cost_incomplete: bool
     """Whether something in the cost has no price."""
     unscored: int
-    """Actions to which the auditing monitor gave no score, so that they cannot be audited."""
+    """Actions to which the auditing monitor gave no score; each takes an audit of the budget."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class AttackAudit:
     """USD up to the first audit, as it is to be expected."""
     cost_incomplete: bool
     unscored: int
+    """Actions to which the auditing monitor gave no score, so that they are never audited."""
 
     @property
     def counted(self) -> tuple[float, float | None]:
