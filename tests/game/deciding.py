@@ -9,6 +9,7 @@ from control_tower.game.blue import Audited, Decision, Draw, Protocol
 from control_tower.game.views import BlueView
 
 seen: list[BlueView] = []
+drafted: list[ChatMessageAssistant] = []
 
 
 class FirstOf(Protocol):
@@ -62,11 +63,13 @@ class Watch(Protocol):
     async def on_output(self, view: BlueView, draw: Draw) -> Decision:
         seen.append(view)
         [draft] = await draw(1)
+        drafted.append(draft)
         return draft
 
 
 def watch() -> Protocol:
     seen.clear()
+    drafted.clear()
     return Watch()
 
 

@@ -1,5 +1,7 @@
 """What blue decides is what runs, what the model reads, what the log says and how the sample ends."""
 
+from inspect_ai.model import ChatMessageAssistant
+
 from control_tower.logs.actions import Transcript
 from tests.game import deciding
 from tests.support import models
@@ -78,10 +80,19 @@ def test_blue_sees_what_the_model_is_asked_and_nothing_of_red(play: Play) -> Non
     assert [m.role for m in first.conversation] == ["system", "user", "user"]
     assert first.conversation[-1].text == "Be careful."
     assert [tool.name for tool in first.tools] == ["bash", "text_editor", "submit"]
-    assert first.untrusted_model == "fake/watched"
     assert [m.role for m in second.conversation] == ["system", "user", "assistant", "tool", "user"]
     shown = "\n".join(m.text for view in deciding.seen for m in view.conversation)
     assert "marked.txt" not in shown
+    turns = [m for view in deciding.seen for m in [*view.history, *view.conversation, *deciding.drafted]]
+    authored = [m for m in turns if isinstance(m, ChatMessageAssistant)]
+    assert {(m.model, m.source) for m in authored} == {(None, None)}, "which model plays may tell the stream"
+    assert "fake/" not in str(deciding.seen)
+    logged = [event.output.message for event in model_events(sample, "untrusted")]
+    assert [(m.model, m.source) for m in logged] == [
+        (m.model, m.source)
+        for m in (event.output.message for event in model_events(sample, "hidden_untrusted"))
+    ]
+    assert {m.source for m in logged} == {"generate"}, "the log names it"
     asked = models.requests["watched"][0][0]
     assert asked[-1].text == "Be careful."
     assert "marked.txt" in asked[0].text

@@ -26,8 +26,9 @@ class Ledger:
 
     def decided(self, message: ChatMessageAssistant) -> None:
         """A turn was decided; its calls, if any, are about to run."""
-        self.conversation.append(message)
-        self.history.append(message)
+        shown = of_nobody(message)
+        self.conversation.append(shown)
+        self.history.append(shown)
         if message.tool_calls:
             self.actions += 1
             self.started.append(time.time())
@@ -53,6 +54,11 @@ class Ledger:
     def told(self, message: ChatMessage) -> None:
         """Something the engine says to the untrusted model."""
         self.conversation.append(message)
+
+
+def of_nobody(message: ChatMessageAssistant) -> ChatMessageAssistant:
+    """The turn without the name of the model that wrote it, by which blue could tell an attacker's turns."""
+    return message.model_copy(update={"model": None, "source": None})
 
 
 def _really_ran(message: ChatMessage) -> bool:

@@ -18,7 +18,7 @@ from inspect_ai.tool import ToolChoice, ToolDef, ToolInfo
 
 from control_tower.game.blue import DEFERRED_FROM, EDITED_FROM, Audited, Protocol, UnscoredAction, withhold
 from control_tower.game.harness import Finish, NullHarness, Table
-from control_tower.game.ledger import Ledger
+from control_tower.game.ledger import Ledger, of_nobody
 from control_tower.game.opening import opening
 from control_tower.game.red import Policy, Untrusted, with_fresh_id
 from control_tower.game.seat import seat_model
@@ -81,12 +81,7 @@ class Play:
         self._decided_ids: set[str] = set()
         game_tools = tools(lambda: self._table.step)
         self._untrusted = Untrusted(sides.policy, game_tools.private)
-        self._blue_view = BlueView(
-            view.environment,
-            view.main_tasks,
-            self.ledger.history,
-            untrusted_model=str(self._untrusted.model),
-        )
+        self._blue_view = BlueView(view.environment, view.main_tasks, self.ledger.history)
         self._on_action = on_action
         engine_tools = [ToolDef(blocked()), ToolDef(audited())]
         self._table = Table(
@@ -141,8 +136,9 @@ class Play:
         async def draw(n: int) -> list[ChatMessageAssistant]:
             conversation = list(view.conversation)
             drawn = await self._untrusted.draw(conversation, tools, tool_choice, GenerateConfig(), n)
-            drafts.extend(drawn)
-            return drawn
+            anonymous = [of_nobody(draft) for draft in drawn]
+            drafts.extend(anonymous)
+            return anonymous
 
         try:
             decision = await protocol.on_output(view, draw)
@@ -153,7 +149,8 @@ class Play:
             raise RuntimeError(f"{type(protocol).__name__}.on_output decided without drawing a turn")
         decided = decision.draft if isinstance(decision, Audited) else decision
         self._drawn = self._origin(decided, drafts[-1])
-        message = self._settled(_with_own_ids(decided, self._decided_ids), isinstance(decision, Audited))
+        named = _named(decided, self._drawn)
+        message = self._settled(_with_own_ids(named, self._decided_ids), isinstance(decision, Audited))
         self._decided_ids.add(str(message.id))
         self._state.metadata[STEPS] = self.ledger.actions + bool(message.tool_calls)
         output = _seat_output(message, self._drawn)
@@ -178,6 +175,13 @@ class Play:
             return message
         self._audit_ended = True
         return message.model_copy(update={"tool_calls": [withhold(call) for call in message.tool_calls]})
+
+
+def _named(decided: ChatMessageAssistant, drawn: ModelOutput) -> ChatMessageAssistant:
+    """A turn that is blue's version of a draft, as that of the draft's model, which blue is not told."""
+    if decided.id != drawn.message.id and DEFERRED_FROM in (decided.metadata or {}):
+        return decided
+    return decided.model_copy(update={"model": drawn.message.model, "source": drawn.message.source})
 
 
 def _with_own_ids(message: ChatMessageAssistant, decided: set[str]) -> ChatMessageAssistant:

@@ -32,5 +32,3 @@ class BlueView:
     """What the untrusted model is asked for its next turn, without what red adds to it."""
     tools: "Sequence[ToolInfo]" = field(default_factory=tuple)
     """The tools that it is offered, without red's private ones."""
-    untrusted_model: str = ""
-    """The untrusted model, as `provider/name`."""
