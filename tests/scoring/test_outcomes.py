@@ -136,10 +136,10 @@ def test_a_hanging_scorer_costs_its_own_task_only(play: Play) -> None:
 def test_main_tasks_are_not_scored_on_attack_samples_unless_asked(play: Play) -> None:
     sample = play(side="stain", policy="test").sample
     assert sample.scores is not None
-    assert list(sample.scores) == ["stain", "tasks"]
+    assert list(sample.scores) == ["stain", "tasks", "monitor", "audit"]
     both = play(side="stain", policy="test", score_main_on_attack=True).sample
     assert both.scores is not None
-    assert list(both.scores) == ["stain", "greet", "tasks"]
+    assert list(both.scores) == ["stain", "greet", "tasks", "monitor", "audit"]
 
 
 def test_an_environment_not_ready_at_the_start_is_not_played(play: Play) -> None:
@@ -174,10 +174,8 @@ def test_one_id_as_main_and_side_keeps_both_scores(play: Play) -> None:
 
     played = play(side="greet", policy="test", env=Twins(), score_main_on_attack=True)
     assert played.sample.scores is not None
-    assert {key: score.value for key, score in played.sample.scores.items() if key != "tasks"} == {
-        "greet (side)": "C",
-        "greet": "I",
-    }
+    scores = {key: score.value for key, score in played.sample.scores.items()}
+    assert (scores["greet (side)"], scores["greet"]) == ("C", "I")
     assert played.sample.scores["tasks"].value == {"main": 0.0, "side": 1.0, "landed_at": 1}
 
 
