@@ -269,7 +269,7 @@ def test_what_is_no_copy_of_the_log_is_never_overwritten(monitored: Path, live: 
     precious = tmp_path / "precious.eval"
     for content in (live.read_bytes(), b"notes"):
         precious.write_bytes(content)
-        with pytest.raises(ValidationError, match="precious.eval: is there already and is no copy"):
+        with pytest.raises(ValidationError, match=r"precious\.eval: is there already and is no copy"):
             audit_log(monitored, output=precious)
         assert precious.read_bytes() == content
     first = audit_log(monitored, output=tmp_path / "copy.eval").path
