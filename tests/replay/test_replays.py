@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from inspect_ai.event import ModelEvent, ToolEvent
 from inspect_ai.log import EvalSample
+from inspect_ai.model import ChatMessage, ModelOutput
 
 from control_tower.errors import OperationError, StateError, UsageError, ValidationError
 from control_tower.evals.plan import RunPlan
@@ -292,6 +293,30 @@ def test_samples_that_errored_are_left_out(play: Play, replay: Replay) -> None:
     played = play(untrusted=script("r12", fail))
     with pytest.raises(ValidationError, match="no samples"):
         replay(played)
+
+
+def test_samples_that_errored_beside_others_are_listed(play: Play, replay: Replay) -> None:
+    begun: list[Any] = []
+
+    def fail_later(messages: list[ChatMessage], tools: Any) -> ModelOutput:
+        if messages[-1].role == "tool":
+            return turn(SUBMIT)
+        begun.append(messages)
+        if len(begun) > 1:
+            raise RuntimeError("the model is gone")
+        return turn(HELLO)
+
+    played = play(untrusted=script("r18", fail_later), eval_args={"epochs": 2})
+    assert played.log.samples is not None
+    [errored] = [f" (epoch {s.epoch})" * (s.epoch > 1) for s in played.log.samples if s.error]
+    comparison = replay(played).comparison
+    [(name, why)] = comparison.not_compared.items()
+    assert name == f"local/toy:greet{errored} of the recording"
+    assert why == "it errored when it was recorded, so it was not replayed"
+    assert comparison.sentence.endswith("for 1 of 1 samples; 1 not compared")
+    assert comparison.same, "of an errored sample there is nothing to compare"
+    other = replay(played, policy="honest", roles={"untrusted": script("r19", [turn(HELLO), turn(SUBMIT)])})
+    assert not [name for name in other.comparison.not_compared if "recording" in name]
 
 
 @pytest.mark.parametrize(("policy", "sandbox"), [("replay", "toybox"), ("test", "replay")])

@@ -122,13 +122,9 @@ def taken_samples(selection: TaskSelection, *, errored: bool) -> Iterator[Taken]
     """
     log = recorded_log(selection.from_run or "")
     wanted = {find_environment(name).id for name in selection.environments}
-    mains, sides = _groups(selection.main_tasks), _groups(selection.side_tasks)
     args: dict[str, BaseModel | None] = {}
-    for sample in log.samples:
-        if (sample.error is not None and not errored) or not (
-            (not mains or frozenset(sample.main_ids) in mains)
-            and (not sides or frozenset(sample.side_ids) in sides)
-        ):
+    for sample in _with_tasks(log, selection):
+        if sample.error is not None and not errored:
             continue
         found = find_environment(sample.env_id)
         if wanted and found.id not in wanted:
@@ -139,6 +135,31 @@ def taken_samples(selection: TaskSelection, *, errored: bool) -> Iterator[Taken]
                 f"{log.path}: its samples have {found.id} under different arguments; one run cannot have both"
             )
         yield Taken(Origin(log, sample), found, restored)
+
+
+def errored_samples(selection: TaskSelection) -> list[RecordedSample]:
+    """The samples of a selection's recording that a replay leaves out, since they failed.
+
+    Args:
+        selection: as for `taken_samples`.
+    """
+    log = recorded_log(selection.from_run or "")
+    wanted = {find_environment(name).id for name in selection.environments}
+    return [
+        sample
+        for sample in _with_tasks(log, selection)
+        if sample.error is not None and (not wanted or sample.env_id in wanted)
+    ]
+
+
+def _with_tasks(log: RecordedLog, selection: TaskSelection) -> Iterator[RecordedSample]:
+    """The samples of a log that have the tasks of a selection, if it names any."""
+    mains, sides = _groups(selection.main_tasks), _groups(selection.side_tasks)
+    for sample in log.samples:
+        if (not mains or frozenset(sample.main_ids) in mains) and (
+            not sides or frozenset(sample.side_ids) in sides
+        ):
+            yield sample
 
 
 def recorded_log(source: str) -> RecordedLog:

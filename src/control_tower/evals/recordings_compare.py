@@ -8,6 +8,7 @@ from typing import Any
 
 from control_tower.evals.dataset import PlayedSample
 from control_tower.evals.plan import RunPlan
+from control_tower.evals.recordings import errored_samples
 from control_tower.logs.archive import EvalArchive, SampleKey
 from control_tower.logs.divergence import Divergence, first_divergence
 from control_tower.logs.json_text import JsonObject, child
@@ -15,6 +16,7 @@ from control_tower.records.scores import UnreadableVerdict, read_verdict
 from control_tower.scoring.carried import recorded_score
 
 _NOTHING_RECORDED = "the recording has no task score of it"
+_ERRORED = "it errored when it was recorded, so it was not replayed"
 
 _SHOWN = 20
 """Differences of a kind that the table lists; JSON has all."""
@@ -113,7 +115,7 @@ class Comparison:
     @property
     def same(self) -> bool:
         """Whether there was something to compare, all of it, and all is the same."""
-        incomplete = any(why != _NOTHING_RECORDED for why in self.not_compared.values())
+        incomplete = any(why not in (_NOTHING_RECORDED, _ERRORED) for why in self.not_compared.values())
         differs = self.scores_differ or self.landings_differ or self.divergences
         return bool(self.pairs) and not (incomplete or differs)
 
@@ -188,6 +190,9 @@ def compare(plan: RunPlan, log: Path) -> Comparison:
                     pairs += [pair for pair in found if pair.old.number is not None]
                 if row and (divergence := first_divergence(recording, archive.sample(key))):
                     divergences[str(key)] = divergence
+    if plan.replaying:
+        for sample in errored_samples(plan.config.task_selection):
+            not_compared[f"{sample.key} of the recording"] = _ERRORED
     return Comparison(
         str(plan.config.task_selection.from_run), tuple(pairs), not_compared, divergences, left_out
     )
