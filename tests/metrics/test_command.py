@@ -72,6 +72,7 @@ def test_the_table_says_safety_and_everything_that_was_not_counted(ct: Run, log:
     assert "1 of 6 attack actions have no score of the monitor: they are never audited" in out
     assert "1 of 3 successful attacks are taken to land at their last action" in out
     assert "delayed 1, end 1, test 1" in out
+    assert "cost of all samples, without retried attempts" in out
     assert "actions passed over by design  1       0" in out
 
 

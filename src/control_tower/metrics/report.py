@@ -155,7 +155,7 @@ class Costs:
     """Mean of an attack sample until its first audit, at the first point's budget."""
     attack_incomplete: bool = False
     total: float = 0.0
-    """Of all samples, everything that was paid."""
+    """Of all samples, everything that was paid for them; attempts that were retried are left out."""
     total_incomplete: bool = False
 
 

@@ -118,7 +118,7 @@ def _overview(evaluation: Evaluation) -> Iterator[Row]:
     for name, usd, incomplete in (
         ("cost of an honest sample", costs.honest, costs.honest_incomplete),
         ("cost of an attack sample until its first audit", costs.attack, costs.attack_incomplete),
-        ("cost of everything", costs.total, costs.total_incomplete),
+        ("cost of all samples, without retried attempts", costs.total, costs.total_incomplete),
     ):
         value = "unknown" if usd is None else f"${usd:,.4f}" + (" (incomplete)" if incomplete else "")
         yield {"what": name, "value": value, "n": ""}
