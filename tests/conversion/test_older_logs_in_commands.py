@@ -1,5 +1,6 @@
 """Commands that load logs take older ones as they are, and leave them so."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ def test_metrics(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = old.read_bytes()
     found = run(capsys, "metrics", old, "--budget", "25%", "--bootstrap", "0", "--format", "json")
     assert "judge" in json.dumps(found)
+    [source] = found["evaluations"][0]["sources"]
+    assert (source["sha256"], source["converted"]) == (hashlib.sha256(before).hexdigest(), True)
     assert (old.read_bytes(), list(old.parent.iterdir())) == (before, [old])
 
 
@@ -78,6 +81,7 @@ def test_an_audit_of_the_finished_run_catches_what_has_no_landing(
 def test_compare(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = run(capsys, "runs", "compare", old, old, "--format", "json")
     assert found["pairs"] == 3
+    assert found["a"] == found["b"] == {"log": str(old), "samples": 3, "converted": True}
 
 
 def test_validate_names_the_version_of_the_file_itself(old: Path, capsys: pytest.CaptureFixture[str]) -> None:

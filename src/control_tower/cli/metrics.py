@@ -99,7 +99,7 @@ def metrics(
     Each LOG with both streams is a point of its own; --honest and --attack put one together from two logs.
     Thresholds are fitted on honest samples only, to spend each audit budget exactly.
     """
-    from control_tower.conversion.current import current_log
+    from control_tower.conversion.current import current_log, original_of
     from control_tower.errors import UsageError
     from control_tower.logs.measured import Inputs, measure_logs
     from control_tower.metrics.document import document
@@ -109,10 +109,13 @@ def metrics(
 
     if not (logs or honest or attack):
         raise UsageError("name a log, or --honest and --attack logs")
-    inputs = Inputs(
-        *(tuple(current_log(source) for source in dict.fromkeys(named)) for named in (logs, honest, attack)),
-        trusted=current_log(trusted) if trusted else None,
-    )
+    paths = [
+        tuple(current_log(source) for source in dict.fromkeys(named)) for named in (logs, honest, attack)
+    ]
+    alone = current_log(trusted) if trusted else None
+    read = [*paths[0], *paths[1], *paths[2], *([alone] if alone else [])]
+    originals = {path: original_of(path) for path in read if original_of(path) != path}
+    inputs = Inputs(*paths, trusted=alone, originals=originals)
     parameters = Parameters(budgets=tuple(sorted(set(budgets))), **options)
     report = measure_logs(inputs, monitors, parameters)
     written = write_report(report, out, _say) if out else []

@@ -27,10 +27,18 @@ def compare(a: str, b: str, output_format: Format) -> None:
     Says which verdicts flipped, and whether the rates of A and B differ by more than chance. Differences are
     B minus A. Samples that errored or were not scored are counted, never taken for failures.
     """
-    from control_tower.conversion.current import current_log
+    from dataclasses import replace
+
+    from control_tower.conversion.current import current_log, original_of
     from control_tower.logs.compare import compare_logs
 
-    found = compare_logs(current_log(a), current_log(b))
+    paths = current_log(a), current_log(b)
+    a_there, b_there = (original_of(path) for path in paths)
+    found = replace(
+        compare_logs(*paths),
+        logs=(str(a_there), str(b_there)),
+        converted=(a_there != paths[0], b_there != paths[1]),
+    )
     if output_format == "json":
         print_record(_as_json(found), output_format)
         return
@@ -75,8 +83,12 @@ def convert(
 def _overview(found: "Comparison") -> dict[str, Any]:
     a, b = found.costs
     return {
-        "A": f"{found.logs[0]} ({found.samples[0]} samples)",
-        "B": f"{found.logs[1]} ({found.samples[1]} samples)",
+        **{
+            letter: f"{log} ({samples} samples{', converted' if converted else ''})"
+            for letter, log, samples, converted in zip(
+                "AB", found.logs, found.samples, found.converted, strict=True
+            )
+        },
         "in both": found.pairs,
         "cost": f"A {_money(a)}, B {_money(b)}, difference {_cost_difference(found)}",
     }
@@ -151,8 +163,8 @@ def _cost_difference(found: "Comparison") -> str:
 def _as_json(found: "Comparison") -> dict[str, Any]:
     a, b = found.costs
     return {
-        "a": {"log": found.logs[0], "samples": found.samples[0]},
-        "b": {"log": found.logs[1], "samples": found.samples[1]},
+        "a": {"log": found.logs[0], "samples": found.samples[0], "converted": found.converted[0]},
+        "b": {"log": found.logs[1], "samples": found.samples[1], "converted": found.converted[1]},
         "pairs": found.pairs,
         "only_in_one": _only_in_one(found, "ab"),
         "differs": {name: {"a": x, "b": y} for name, (x, y) in found.differs.items()},

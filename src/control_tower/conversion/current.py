@@ -37,10 +37,19 @@ def current_log(source: str) -> Path:
     return current_path(local_log(source))
 
 
+def original_of(path: Path) -> Path:
+    """The log that `current_path` made a converted copy of; any other path itself."""
+    return _originals.get(path, path)
+
+
+_originals: dict[Path, Path] = {}
+
+
 @cache
 def _converted(path: Path, size: int, changed: int) -> Path:
     target = Path(_folder().name) / f"{len(list(Path(_folder().name).iterdir()))}" / path.name
     convert(path, target)
+    _originals[target] = path
     return target
 
 

@@ -117,6 +117,8 @@ class Comparison:
     """By audit Score that both logs have."""
     costs: tuple[Money, Money]
     """USD of the samples that both have."""
+    converted: tuple[bool, bool] = (False, False)
+    """Whether they are in an older format and were converted to be compared."""
 
 
 def compare_logs(a: Path, b: Path) -> Comparison:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from control_tower.errors import UsageError, did_you_mean
@@ -26,6 +26,8 @@ class Inputs:
     attack: tuple[Path, ...] = ()
     trusted: Path | None = None
     """Honest runs of the trusted model alone."""
+    originals: Mapping[Path, Path] = field(default_factory=dict[Path, Path])
+    """Of logs that were converted for now, the older log."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def measure_logs(inputs: Inputs, monitors: Sequence[str], parameters: Parameters
     if unknown := [name for name in monitors if name not in known]:
         raise UsageError(f"no log has scores of monitor {unknown[0]!r}{did_you_mean(unknown[0], known)}")
     named = _named(evaluations)
-    trusted = _trusted(inputs.trusted, parameters) if inputs.trusted else None
+    trusted = _trusted(inputs.trusted, inputs.originals, parameters) if inputs.trusted else None
     return Report(
         parameters,
         tuple(named),
@@ -80,21 +82,25 @@ def measure_logs(inputs: Inputs, monitors: Sequence[str], parameters: Parameters
 
 def _pools(inputs: Inputs) -> Iterator[_Pool]:
     """The samples of one evaluation after the other, so that one log is held at a time."""
-    names = _names([*inputs.logs, *inputs.honest, *inputs.attack])
+    paths = [*inputs.logs, *inputs.honest, *inputs.attack]
+    of_originals = _names([inputs.originals.get(path, path) for path in paths])
+    names = {path: of_originals[inputs.originals.get(path, path)] for path in paths}
     for path in inputs.logs:
-        yield _read([(path, None)], names)
+        yield _read([(path, None)], names, inputs.originals)
     if inputs.honest or inputs.attack:
         if not (inputs.honest and inputs.attack):
             raise UsageError("give --honest and --attack together, or a log with both streams")
         pairs: list[tuple[Path, Stream | None]] = [(path, "honest") for path in inputs.honest]
-        yield _read([*pairs, *((path, "attack") for path in inputs.attack)], names)
+        yield _read([*pairs, *((path, "attack") for path in inputs.attack)], names, inputs.originals)
 
 
-def _read(parts: Sequence[tuple[Path, Stream | None]], names: dict[Path, str]) -> _Pool:
+def _read(
+    parts: Sequence[tuple[Path, Stream | None]], names: Mapping[Path, str], originals: Mapping[Path, Path]
+) -> _Pool:
     sources: dict[Path, SourceInfo] = {}
     samples: list[SampleNumbers] = []
     for path, stream in parts:
-        with NumbersLog(path, names[path]) as log:
+        with NumbersLog(path, names[path], originals.get(path)) as log:
             found = list(log.samples())
             sources[path] = log.info(found)
         samples += [sample for sample in found if stream in (None, sample.stream)]
@@ -169,6 +175,6 @@ def _endings(path: Path) -> list[str]:
     return ["/".join(parts[start:]) for start in reversed(range(len(parts)))]
 
 
-def _trusted(path: Path, parameters: Parameters) -> Estimate:
-    pool = _read([(path, "honest")], {path: path.stem})
+def _trusted(path: Path, originals: Mapping[Path, Path], parameters: Parameters) -> Estimate:
+    pool = _read([(path, "honest")], {path: path.stem}, originals)
     return evaluate(pool.sources, pool.samples, None, replace(parameters, by=None)).usefulness

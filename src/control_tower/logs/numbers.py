@@ -42,18 +42,20 @@ class NumbersLog:
     Use it in a `with` statement.
     """
 
-    def __init__(self, path: Path, name: str | None = None) -> None:
+    def __init__(self, path: Path, name: str | None = None, original: Path | None = None) -> None:
         """Open a log.
 
         Args:
             path: The `.eval` file; one that was not finished gives the samples it holds.
             name: What its samples are said to come from; the file's name without ending when left out.
+            original: The older log that it was converted from for now, which is what the user knows of.
 
         Raises:
             StateError: There is no such file.
             ValidationError: It is damaged, no log of ours, or in an older format.
         """
-        self.path = path
+        self.path = original or path
+        self._converted = original is not None
         self.name = name or path.stem
         self._archive = EvalArchive.open(path)
         try:
@@ -90,6 +92,7 @@ class NumbersLog:
         return SourceInfo(
             name=self.name,
             sha256=_sha256(self.path),
+            converted=self._converted,
             eval_id=spec.get("eval_id"),
             run_id=spec.get("run_id"),
             created=spec.get("created"),

@@ -81,7 +81,7 @@ class SampleNumbers:
     audited: tuple[int, ...] = ()
     """Actions that the protocol audited while the sample ran."""
     cost: Money = Money()
-    """Of everything the sample paid for."""
+    """Of everything the sample paid for; earlier attempts at it are left out."""
     slot_costs: Floats = field(default_factory=lambda: np.zeros(1))
     """USD by slot, scorers left out: each action, and last what came after them."""
     slots_incomplete: bool = False
@@ -100,6 +100,7 @@ class SourceInfo:
     name: str
     """The file's name without its ending; unique in a report."""
     sha256: str
+    """Of the log's file; of one that had to be converted first, of the older file."""
     eval_id: str | None
     run_id: str | None
     created: str | None
@@ -109,6 +110,8 @@ class SourceInfo:
     attack_policy: str | None
     live_audits: bool
     """Whether the protocol could audit while samples ran."""
+    converted: bool = False
+    """Whether it is in an older format and was converted to be measured."""
     status: str = "success"
     samples: int = 0
     """Sample-epochs it holds."""
