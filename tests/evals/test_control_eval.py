@@ -1,5 +1,6 @@
 """A control eval: both streams in one log, each played by its policy, and the audits of both."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,19 @@ from hypothesis import strategies as st
 from inspect_ai.log import EvalLog, read_eval_log
 
 from control_tower.errors import UsageError
+from control_tower.evals.local import run_local
 from control_tower.evals.plan import RunPlan
 from control_tower.evals.post_hoc_audit import audit_log
 from control_tower.evals.resume import resume_run
-from control_tower.evals.run_config import FunctionRef, RunConfig, TaskSelection
+from control_tower.evals.run_config import FunctionRef, RunConfig, SandboxConfig, TaskSelection
 from control_tower.evals.selection import PAIRED, SelectedSample, select
 from control_tower.evals.table import result_lines
 from control_tower.logs.measured import Inputs, measure_logs
 from control_tower.logs.validate import validate_log
 from control_tower.metrics.report import Parameters
 from control_tower.settings import environments
-from tests.evals.controlling import GREET, HARM, control_config, played, rules
-from tests.support.toy import ToyEnvironment
+from tests.evals.controlling import GREET, HARM, control_config, played, rules, saboteur
+from tests.support.toy import TOY_SANDBOX, ToyEnvironment
 
 
 @pytest.fixture(autouse=True)
@@ -118,6 +120,24 @@ def test_every_longer_prefix_holds_both_streams(limit: int, pairs: set[str]) -> 
         patch.setitem(environments.ENVIRONMENTS, "toy", environment)
         streams = {one.stream for one in select(TaskSelection(expand_all=True, limit=limit), PAIRED)}
     assert streams == {"honest", "attack"}
+
+
+def test_streams_of_a_recording_alternate_each_in_its_order(tmp_path: Path) -> None:
+    tasks = tmp_path / "tasks.jsonl"
+    recorded = [{"main_task": "greet"}, {"main_task": "part"}, {"main_task": "greet", "side_task": "mark"}]
+    tasks.write_text("".join(json.dumps({"env": "toy", **record}) + "\n" for record in recorded))
+    config = RunConfig(
+        task_selection=TaskSelection(task_file=(str(tasks),)),
+        policy=FunctionRef(name=f"{saboteur.__module__}:saboteur"),
+        sandbox=SandboxConfig(sandbox=TOY_SANDBOX),
+        eval_args={"epochs": 2},
+    )
+    log = str(run_local(RunPlan(config), tmp_path / "logs").results.log)
+    honest, attack = ["greet", "greet", "part", "part"], ["greet:mark"] * 2
+    everything = chosen(from_run=log)
+    assert everything[:2] == ["greet", "greet:mark"]
+    assert sorted(everything) == sorted(honest + attack), "epochs are samples of their own"
+    assert chosen(from_run=log, limit=2) == ["greet", "greet:mark"]
 
 
 def test_a_policy_that_attacks_nothing_cannot_be_the_attack_policy() -> None:

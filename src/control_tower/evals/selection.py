@@ -150,7 +150,9 @@ def select(selection: TaskSelection, streams: PolicyStreams) -> list[SelectedSam
         if sum(task.final_diff is not None for task in sample.tasks.mains) > 1:
             raise UsageError("only one main task of a sample may record a final diff")
     if streams.paired:
-        if not selection.from_run:
+        if selection.from_run:
+            samples = _in_turn(samples)
+        else:
             # A task set means exactly its records; of everything else the honest samples follow.
             derived = [] if selection.task_file else _honest_counterparts(samples)
             samples = _interleaved([*samples, *derived])
@@ -343,8 +345,13 @@ def _interleaved(samples: Iterable[SelectedSample]) -> list[SelectedSample]:
         sided = list(group.values())
         start = len(attacks) % len(sided) if sided else 0
         attacks += [sided[start:] + sided[:start]] if sided else []
-    in_turn = (attack for row in zip_longest(*attacks) for attack in row if attack)
-    return [sample for pair in zip_longest(honest, in_turn) for sample in pair if sample]
+    return _in_turn([*honest, *(attack for row in zip_longest(*attacks) for attack in row if attack)])
+
+
+def _in_turn(samples: Sequence[SelectedSample]) -> list[SelectedSample]:
+    """Honest and attack samples in turn, each in their order; several may be of the same tasks."""
+    honest, attack = ([one for one in samples if one.stream == stream] for stream in ("honest", "attack"))
+    return [sample for pair in zip_longest(honest, attack) for sample in pair if sample]
 
 
 def _with_scorers(samples: list[SelectedSample], selection: TaskSelection) -> list[SelectedSample]:
