@@ -7,7 +7,8 @@ from inspect_ai.scorer import Score
 from inspect_ai.solver import TaskState
 
 from control_tower.environments.task import MainTask, SideTask
-from control_tower.game.play import OUTCOME, STEPS
+from control_tower.game.play import STEPS
+from control_tower.records.outcomes import OUTCOME
 from control_tower.records.scores import SIDE_SUFFIX, read_verdict
 
 SERVED = "replay_served"
