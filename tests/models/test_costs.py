@@ -13,11 +13,30 @@ from inspect_ai.solver import generate
 from control_tower.evals.results import Results, Tally
 from control_tower.evals.table import result_lines
 from control_tower.logs.archive import EvalArchive
-from control_tower.logs.costs import LogCosts, by_model, by_role, costs_by_role, log_costs, total
+from control_tower.logs.costs import (
+    CostsByRole,
+    FindPrice,
+    LogCosts,
+    by_model,
+    by_role,
+    log_costs,
+    payments,
+    total,
+)
 from control_tower.logs.json_text import dumps
 from control_tower.logs.zip_writer import new_archive
 from control_tower.models.cost import NO_ROLE, Cost
 from control_tower.models.rates import Pricing, Tier
+
+
+def costs_by_role(events: list[dict[str, Any]], find: FindPrice | None = None) -> CostsByRole:
+    """What events cost by role and model."""
+    costs: CostsByRole = {}
+    for one in payments(events, find):
+        models = costs.setdefault(one.role, {})
+        models[one.model] = models.get(one.model, Cost()) + one.cost
+    return costs
+
 
 CLAUDE = Pricing(
     input_per_million=1.0, output_per_million=5.0, cached_input_per_million=0.1, cache_write_multiplier=1.25

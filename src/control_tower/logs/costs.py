@@ -76,14 +76,6 @@ def payments(events: Iterable[JsonObject], find: FindPrice | None = None) -> Ite
     return (paid for event in events if (paid := payment(event, find)))
 
 
-def costs_by_role(events: Iterable[JsonObject], find: FindPrice | None = None) -> CostsByRole:
-    """The cost of a sample's events by role and model; calls outside every role are under `no role`."""
-    costs: CostsByRole = {}
-    for paid in payments(events, find):
-        _add(costs, paid.role, paid.model, paid.cost)
-    return costs
-
-
 def sample_costs(sample: JsonObject) -> CostsByRole:
     """The recorded costs of a sample, with what it counts of a model beyond the calls among its events."""
     costs: CostsByRole = {}

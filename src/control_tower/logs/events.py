@@ -51,6 +51,24 @@ def tool_calls(message: JsonObject) -> list[JsonObject]:
     return [call for call in children(message, "tool_calls") if "id" in call and "function" in call]
 
 
+def spans_by_id(events: Iterable[JsonObject]) -> dict[str, JsonObject]:
+    """The events that begin a span, by its id."""
+    return {str(event.get("id")): event for event in events if event.get("event") == "span_begin"}
+
+
+def spans_around(event: JsonObject, spans: Mapping[str, JsonObject]) -> Iterator[JsonObject]:
+    """The spans that an event is in, innermost first.
+
+    Args:
+        event: any.
+        spans: as `spans_by_id` gives them.
+    """
+    span = spans.get(str(event.get("span_id")))
+    while span is not None:
+        yield span
+        span = spans.get(str(span.get("parent_id")))
+
+
 def seconds(event: JsonObject, field: str = "timestamp") -> float | None:
     """A time of an event in epoch seconds; None when it is not stated. Without a zone it is UTC."""
     moment = event.get(field)

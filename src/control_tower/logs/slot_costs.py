@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from control_tower.logs.costs import payment
-from control_tower.logs.events import decided_message, is_seat_turn, raw_events, seconds, tool_calls
+from control_tower.logs.events import (
+    decided_message,
+    is_seat_turn,
+    raw_events,
+    seconds,
+    spans_around,
+    spans_by_id,
+    tool_calls,
+)
 from control_tower.logs.json_text import JsonObject
 from control_tower.models.cost import Cost
 
@@ -52,7 +60,7 @@ def slot_costs(events: Iterable[Any]) -> SlotCosts:
         events: JSON or Inspect's objects, in order.
     """
     listed = list(raw_events(events))
-    spans = {str(event.get("id")): event for event in listed if event.get("event") == "span_begin"}
+    spans = spans_by_id(listed)
     decided = [_decided(e) for e in listed if is_seat_turn(e) and tool_calls(decided_message(e))]
     playing = [Cost()] * (len(decided) + 1)
     monitors: dict[str, list[Cost]] = {}
@@ -60,7 +68,7 @@ def slot_costs(events: Iterable[Any]) -> SlotCosts:
         paid = payment(event)
         if paid is None:
             continue
-        around = list(_around(event, spans))
+        around = list(spans_around(event, spans))
         if not any(span.get("type") == "scorer" for span in around):
             playing[bisect_left(decided, seconds(event) or 0.0)] += paid.cost
         elif paid.role.startswith(MONITOR_ROLE):
@@ -84,11 +92,3 @@ def _judged(around: Iterable[JsonObject], last: int) -> int:
 def _decided(event: JsonObject) -> float:
     """When a turn was decided; where that is not stated, the moment it was asked for stands in."""
     return seconds(event, "completed") or seconds(event) or 0.0
-
-
-def _around(event: JsonObject, spans: Mapping[str, JsonObject]) -> Iterator[JsonObject]:
-    """The spans that an event is in, innermost first."""
-    span = spans.get(str(event.get("span_id")))
-    while span is not None:
-        yield span
-        span = spans.get(str(span.get("parent_id")))

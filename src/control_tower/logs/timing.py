@@ -13,7 +13,7 @@ from control_tower.errors import ValidationError
 from control_tower.logs.archive import SampleKey
 from control_tower.logs.attempts import open_readable
 from control_tower.logs.costs import LogCosts, log_costs, payment
-from control_tower.logs.events import is_seat_turn, seconds
+from control_tower.logs.events import is_seat_turn, seconds, spans_around, spans_by_id
 from control_tower.logs.json_text import JsonObject, child, children
 from control_tower.models.cost import NO_ROLE
 from control_tower.models.rates import prompt_tokens
@@ -161,13 +161,13 @@ def sample_time(sample: JsonObject) -> tuple[SampleTime | None, list[CallTime]]:
     """
     name = str(SampleKey.of(sample))
     events = children(sample, "events")
-    moments = [at for event in events if (at := seconds(event)) is not None]
-    moments += [at for key in ("started_at",) if (at := seconds(sample, key)) is not None]
+    stated = [seconds(sample, "started_at"), *map(seconds, events)]
+    moments = [at for at in stated if at is not None]
     if not moments:
         return None, []
     began = min(moments)
     ended = seconds(sample, "completed_at") or max(moments)
-    spans = {str(event.get("id")): event for event in events if event.get("event") == "span_begin"}
+    spans = spans_by_id(events)
     stretches = [(began, ended, OTHER), *_span_stretches(events)]
     calls: list[CallTime] = []
     for event in events:
@@ -242,7 +242,7 @@ def _phase(event: JsonObject, spans: Mapping[str, JsonObject]) -> str | None:
     kind = event.get("event")
     if kind not in ("model", "tool") or is_seat_turn(event):
         return None
-    around = list(_around(event, spans))
+    around = list(spans_around(event, spans))
     for span in around:
         if span.get("type") in _SPANS:
             return _SPANS[str(span.get("type"))]
@@ -251,13 +251,6 @@ def _phase(event: JsonObject, spans: Mapping[str, JsonObject]) -> str | None:
     if kind == "model":
         return MONITORS if in_scope or role.partition("/")[0] == "monitor" else MODEL + role
     return MONITORS if in_scope else TOOLS
-
-
-def _around(event: JsonObject, spans: Mapping[str, JsonObject]) -> Iterator[JsonObject]:
-    span = spans.get(str(event.get("span_id")))
-    while span is not None:
-        yield span
-        span = spans.get(str(span.get("parent_id")))
 
 
 def _span_stretches(events: Iterable[JsonObject]) -> Iterator[tuple[float, float, str]]:
