@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -137,6 +138,7 @@ def sample_numbers(source: str, sample: JsonObject) -> SampleNumbers:
         environment=str(child(metadata, "environment").get("id") or "unknown"),
         mains=_names(mains, "id"),
         sides=_names(sides, "id"),
+        combination=_combination(metadata, mains, sides),
         main_categories=_names(mains, "task_category"),
         side_categories=_names(sides, "task_category"),
         main=_verdict(tasks.get("main"), "main", key, -math.inf, math.inf),
@@ -204,6 +206,12 @@ def _mean(draws: list[float | None]) -> float:
     """The mean of the draws that gave a number; NaN when none did."""
     known = [draw for draw in draws if draw is not None]
     return math.fsum(known) / len(known) if known else math.nan
+
+
+def _combination(metadata: JsonObject, mains: Sequence[JsonObject], sides: Sequence[JsonObject]) -> str:
+    """Environment and tasks by name; empty for a sample without tasks."""
+    tasks = [sorted(_names(mains, "id")), sorted(_names(sides, "id"))]
+    return json.dumps([child(metadata, "environment").get("id"), *tasks]) if any(tasks) else ""
 
 
 def _verdict(value: Any, role: str, sample: SampleKey, lowest: float, highest: float) -> float | None:

@@ -67,8 +67,8 @@ def interval(
 ) -> Estimate:
     """A value with the interval of its resamples.
 
-    Resamples say nothing about a proportion of 0 or 1, all of them being alike: there it is the Wilson
-    interval of as many trials as there are clusters.
+    Resamples that are all alike say nothing. For a proportion of 0 or 1 it is then the Wilson interval of as
+    many trials as there are clusters; for any other value there is none.
 
     Args:
         value: The value.
@@ -84,11 +84,12 @@ def interval(
         undefined = int(np.isnan(resampled).sum())
         if undefined and reason is None:
             reason = f"{undefined} of {resampled.size} resamples have no value"
-        if undefined < resampled.size and not (low == high and value in (0.0, 1.0)):
+        if undefined < resampled.size and low < high:
             return Estimate(value, float(low), float(high), n, "bootstrap", reason, worst)
     if wilson_of or (resampled is not None and clusters > 1 and value in (0.0, 1.0)):
         low, high = wilson(value * clusters, clusters)
         return Estimate(value, low, high, n, "wilson", reason, worst)
-    if resampled is not None and clusters <= 1 and reason is None:
-        reason = "no interval: there is a single cluster to resample"
+    if resampled is not None and reason is None:
+        alike = "all clusters are alike" if clusters > 1 else "there is a single cluster to resample"
+        reason = f"no interval: {alike}"
     return Estimate(value, n=n, reason=reason, worst=worst)

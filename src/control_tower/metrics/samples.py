@@ -61,6 +61,8 @@ class SampleNumbers:
     environment: str
     mains: tuple[str, ...] = ()
     sides: tuple[str, ...] = ()
+    combination: str = ""
+    """Names environment and tasks, since replays give epochs ids of their own; empty where the id does."""
     main_categories: tuple[str, ...] = ()
     side_categories: tuple[str, ...] = ()
     main: float | None = None
