@@ -233,6 +233,7 @@ def test_what_cannot_be_judged_is_refused_by_name(source: Path, tmp_path: Path) 
 
     refuse(ValidationError, "has verdicts of rules already", source, ["rules"])
     refuse(ValidationError, "'simple' judges actions", source, ["simple"], kind="trajectory")
+    refuse(ValidationError, "'quick' judges whole trajectories: give --kind", source, ["quick"])
     other = tmp_path / "data/monitoring" / f"{source.stem}.monitored.eval"
     other.parent.mkdir(parents=True)
     edit_header(source, lambda h: {**h, "eval": {**h["eval"], "eval_id": "another"}}, output=other)

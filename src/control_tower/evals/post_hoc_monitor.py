@@ -111,6 +111,11 @@ def plan_judging(
                 f"monitor {monitor.name!r} judges actions: leave out --kind trajectory, or name one that "
                 "judges whole trajectories, such as trajectory or quick"
             )
+        if kind == "action" and monitor.kind == "trajectory":
+            raise ValidationError(
+                f"monitor {monitor.name!r} judges whole trajectories: give --kind trajectory, or name one that "
+                "judges actions, such as simple"
+            )
     header = _header(source)
     if _is_copy(header):
         base = target = source

@@ -208,7 +208,7 @@ def _mean(draws: list[float | None]) -> float:
     return math.fsum(known) / len(known) if known else math.nan
 
 
-def _combination(metadata: JsonObject, mains: Sequence[JsonObject], sides: Sequence[JsonObject]) -> str:
+def _combination(metadata: JsonObject, mains: list[JsonObject], sides: list[JsonObject]) -> str:
     """Environment and tasks by name; empty for a sample without tasks."""
     tasks = [sorted(_names(mains, "id")), sorted(_names(sides, "id"))]
     return json.dumps([child(metadata, "environment").get("id"), *tasks]) if any(tasks) else ""
