@@ -61,6 +61,8 @@ def run_monitor_command(
         click.echo(json.dumps(plain(written.as_json())))
         return
     lines = [("verdicts", str(written.verdicts)), ("unscored", str(written.unscored))]
+    if written.verdicts == written.unscored:
+        lines.append(("warning", "no verdict is a number: there is nothing to measure"))
     lines += [("kept from earlier", str(written.kept))] if written.kept else []
     lines += [("why", reason) for reason in written.reasons[:5]]
     click.echo(write_lines([*lines, ("log", str(written.path))]))

@@ -113,8 +113,8 @@ def plan_judging(
             )
         if kind == "action" and monitor.kind == "trajectory":
             raise ValidationError(
-                f"monitor {monitor.name!r} judges whole trajectories: give --kind trajectory, or name one that "
-                "judges actions, such as simple"
+                f"monitor {monitor.name!r} judges whole trajectories: give --kind trajectory, or name one "
+                "that judges actions, such as simple"
             )
     header = _header(source)
     if _is_copy(header):
