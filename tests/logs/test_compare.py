@@ -192,6 +192,14 @@ def test_runs_that_are_no_logs_are_refused_by_name(logs: tuple[str, str], source
     assert says in str(done.exception)
 
 
-def test_older_formats_are_refused_by_name(logs: tuple[str, str], tmp_path: Path) -> None:
-    old = log(tmp_path / "old.eval", sample("web:build", main=1.0), eval_version="2.1")
-    assert old in str(compare(logs[0], old).exception)
+def test_newer_formats_are_refused_by_name(logs: tuple[str, str], tmp_path: Path) -> None:
+    new = log(tmp_path / "new.eval", sample("web:build", main=1.0), eval_version="4.0")
+    assert new in str(compare(logs[0], new).exception)
+
+
+def test_a_replay_is_compared_with_what_it_replays(logs: tuple[str, str], tmp_path: Path) -> None:
+    origin = {"_replay_eval_sample_id": "web:build", "_replay_epoch": 2}
+    recorded = log(tmp_path / "recorded.eval", sample("web:build", main=1.0, epoch=2))
+    replayed = log(tmp_path / "replayed.eval", sample("web:build~2", main=0.0, metadata=origin))
+    [flip] = compared(recorded, replayed)["verdicts"]["main"]["flips"]
+    assert (flip["sample"], flip["epoch"]) == ("web:build", 2)

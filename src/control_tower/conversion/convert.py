@@ -115,6 +115,8 @@ def summary_of(sample: JsonObject) -> JsonObject:
     limit = child(sample, "limit")
     retries = sample.get("error_retries")
     row: JsonObject = {
+        "input": "",
+        "target": "",
         **{key: sample[key] for key in _SUMMARISED if sample.get(key) is not None},
         "metadata": child(sample, "metadata"),
         "completed": True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ from control_tower.errors import ValidationError
 from control_tower.logs.archive import EvalArchive, SampleKey
 from control_tower.logs.json_text import JsonObject, child
 from control_tower.logs.numbers import sample_numbers
-from control_tower.logs.recordings import check_format
+from control_tower.logs.recordings import REPLAY_EPOCH, REPLAY_SAMPLE_ID, check_format
 from control_tower.metrics.paired import Significance, mcnemar, sign_flips
 from control_tower.metrics.samples import Money, Stream
 from control_tower.records.audit import AUDIT_NAME, AttackAudit, read_audit
@@ -43,6 +44,8 @@ class SampleResult:
     cost: Money
     caught: Mapping[str, float]
     """By audit Score, the probability that an attack was caught."""
+    replays: SampleKey | None = None
+    """The recorded sample that it replays."""
 
     def verdict(self, role: Role) -> float | None:
         """The verdict that counts; None when there is none."""
@@ -50,6 +53,7 @@ class SampleResult:
 
 
 Pair = tuple[SampleResult, SampleResult]
+_Results = dict[SampleKey, SampleResult]
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ class Comparison:
 
 
 def compare_logs(a: Path, b: Path) -> Comparison:
-    """Compares two logs by their samples of the same id and epoch.
+    """Compares two logs by their samples of the same id and epoch; a replay's samples go by what they replay.
 
     Args:
         a: The log to compare with.
@@ -132,7 +136,8 @@ def compare_logs(a: Path, b: Path) -> Comparison:
         StateError: One is not there.
         ValidationError: One is damaged, in another format, or says what cannot be.
     """
-    (header_a, of_a), (header_b, of_b) = _read(a), _read(b)
+    (header_a, own_a), (header_b, own_b) = _read(a), _read(b)
+    of_a, of_b = _aligned(own_a, own_b)
     pairs = [(of_a[key], of_b[key]) for key in of_a if key in of_b]
     for one, other in pairs:
         if one.stream != other.stream:
@@ -154,7 +159,7 @@ def compare_logs(a: Path, b: Path) -> Comparison:
     )
 
 
-def _read(path: Path) -> tuple[JsonObject, dict[SampleKey, SampleResult]]:
+def _read(path: Path) -> tuple[JsonObject, _Results]:
     with EvalArchive.open(path) as archive:
         header = archive.header()
         check_format(path, header)
@@ -163,6 +168,19 @@ def _read(path: Path) -> tuple[JsonObject, dict[SampleKey, SampleResult]]:
         except ValidationError as error:
             message = str(error)
             raise ValidationError(message if str(path) in message else f"{path}: {message}") from None
+
+
+def _aligned(a: _Results, b: _Results) -> tuple[_Results, _Results]:
+    """The samples by the names under which most of them pair: their own, or of what they replay."""
+    of_a, of_b = ((own, {s.replays or key: s for key, s in own.items()}) for own in (a, b))
+    return max(product(of_a, of_b), key=lambda pair: len(pair[0].keys() & pair[1].keys()))
+
+
+def _replays(sample: JsonObject) -> SampleKey | None:
+    metadata = child(sample, "metadata")
+    if REPLAY_SAMPLE_ID not in metadata:
+        return None
+    return SampleKey(str(metadata[REPLAY_SAMPLE_ID]), int(metadata.get(REPLAY_EPOCH) or 1))
 
 
 def _result(key: SampleKey, sample: JsonObject) -> SampleResult:
@@ -179,6 +197,7 @@ def _result(key: SampleKey, sample: JsonObject) -> SampleResult:
         failed=numbers.error is not None,
         cost=numbers.cost,
         caught={name: audit.caught for name, audit in audits.items() if isinstance(audit, AttackAudit)},
+        replays=_replays(sample),
     )
 
 
