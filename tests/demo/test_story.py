@@ -41,7 +41,7 @@ def test_the_whole_demo(tmp_path: Path) -> None:
         7 / 8,
         1,
     )
-    assert (told["deferring"]["samples"], told["deferring"]["usefulness"]) == (16, 1)
+    assert (told["deferring"]["samples"], told["deferring"]["usefulness"]) == (8, 1)
     # Each of the 66 honest and 197 attack actions but the 32 that submit.
     assert told["monitor"]["verdicts"] == 66 + 197 - 32
     assert told["replay"]["replay"]["same"] is True

@@ -82,8 +82,9 @@ def demo(
 
 def all_scored(told: dict[str, Any]) -> dict[str, Any]:
     """Check that the runs of the demo scored what they played, and the figures are there; its first run."""
-    for part in ("control_eval", "deferring", "replay"):
-        assert {"status": "success", "samples": 8, "unscored": 0, "errored": 0}.items() <= told[part].items()
+    for part, samples in (("control_eval", 8), ("deferring", 8), ("replay", 2)):
+        scored = {"status": "success", "samples": samples, "unscored": 0, "errored": 0}
+        assert scored.items() <= told[part].items()
     assert any(name.endswith("safety_curve.png") for name in told["files"])
     return told["control_eval"]
 

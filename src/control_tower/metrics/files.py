@@ -24,13 +24,16 @@ TRAJECTORIES = (
 )  # fmt: skip
 
 
-def write_report(report: Report, folder: Path, say: Callable[[str], None]) -> list[Path]:
+def write_report(
+    report: Report, folder: Path, say: Callable[[str], None], *, dark: bool = True
+) -> list[Path]:
     """Write a report.
 
     Args:
         report: What was measured.
         folder: Made where it is missing; files of the same names are replaced.
         say: Told of each figure that cannot be drawn, and why.
+        dark: Also draw figures for dark pages.
 
     Returns:
         The files, those that are read first before the figures.
@@ -53,7 +56,7 @@ def write_report(report: Report, folder: Path, say: Callable[[str], None]) -> li
         except OSError as error:
             raise OperationError(f"{path}: cannot be written: {error.strerror}") from None
         written.append(path)
-    return [*written, *write_figures(report, folder, say)]
+    return [*written, *write_figures(report, folder, say, dark=dark)]
 
 
 def _curve_rows(report: Report) -> Iterable[Sequence[Any]]:

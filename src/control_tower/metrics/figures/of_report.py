@@ -30,13 +30,16 @@ _UNITS = {"action": "actions", "trajectory": "trajectories"}
 _log = logging.getLogger(__name__)
 
 
-def write_figures(report: Report, folder: Path, say: Callable[[str], None] = _log.warning) -> list[Path]:
-    """Draws a report's figures: each as SVG and as PNG, for light and for dark pages.
+def write_figures(
+    report: Report, folder: Path, say: Callable[[str], None] = _log.warning, *, dark: bool = True
+) -> list[Path]:
+    """Draws a report's figures, each as SVG and as PNG.
 
     Args:
         report: What was measured.
         folder: Made where it is missing; files of the same names are replaced.
         say: Told of each figure that cannot be drawn, and why.
+        dark: Also draw them for dark pages.
 
     Returns:
         The files.
@@ -53,7 +56,7 @@ def write_figures(report: Report, folder: Path, say: Callable[[str], None] = _lo
         if isinstance(figure, NoFigure):
             say(f"no figure {figure.name}: {figure.reason}")
         else:
-            written += figure.write(folder)
+            written += figure.write(folder, dark=dark)
     return written
 
 

@@ -31,7 +31,7 @@ class Figure:
             spec, vl_version=VEGA_LITE, config=theme.config(), allowed_base_urls=[]
         )
 
-    def write(self, folder: Path) -> list[Path]:
+    def write(self, folder: Path, *, dark: bool = True) -> list[Path]:
         """Writes `<name>.svg`, `.png`, `.dark.svg` and `.dark.png`; the PNG has twice the SVG's pixels.
 
         Raises:
@@ -40,7 +40,7 @@ class Figure:
         import vl_convert
 
         written: list[Path] = []
-        for theme in THEMES:
+        for theme in THEMES if dark else THEMES[:1]:
             svg = self.svg(theme)
             for ending, data in {
                 "svg": (svg + "\n").encode(),
