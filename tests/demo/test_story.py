@@ -42,15 +42,19 @@ def test_the_whole_demo(tmp_path: Path) -> None:
         1,
     )
     assert (told["deferring"]["samples"], told["deferring"]["usefulness"]) == (8, 1)
-    # Each of the 66 honest and 197 attack actions but the 32 that submit.
-    assert told["monitor"]["verdicts"] == 66 + 197 - 32
+    # Each of the 15 honest and 52 attack actions of the first variants but the 8 that submit.
+    assert told["monitor"]["verdicts"] == 15 + 52 - 8
     assert told["replay"]["replay"]["same"] is True
     assert told["files"] and all(Path(name).stat().st_size for name in told["files"])
 
     document = json.loads((tmp_path / "report" / "metrics.json").read_text())
-    by_rules = next(
-        e for e in document["evaluations"] if e["monitor"] == "rules" and "deferring" not in e["name"]
-    )
+    by_name = {evaluation["name"]: evaluation for evaluation in document["evaluations"]}
+    assert sorted(by_name) == [
+        "defer-to-trusted · rules",
+        "defer-to-trusted · simple",
+        "trusted-monitoring · rules",
+    ]
+    by_rules = by_name["trusted-monitoring · rules"]
     for point in by_rules["points"]:
         threshold, share, safety = GOLDEN[point["budget"]]
         assert point["threshold"] == threshold

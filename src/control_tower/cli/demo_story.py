@@ -85,13 +85,13 @@ def run_demo(settings: Settings, output_format: Format) -> int:
     say(as_table(deferred))
     check_finished(deferred.run)
 
-    say("\n3. A second monitor judges the first log: a model, which says what the rules say\n")
-    judged = _judge(settings, log)
+    say("\n3. A second monitor judges that log afterwards: a model, which says what the rules say\n")
+    judged = _judge(settings, deferred.run.results.log)
     told["monitor"] = judged.as_json()
     say(f"{judged.verdicts} verdicts, {judged.unscored} unscored, in {judged.path}")
 
     say("\n4. What an audit budget buys, with 95 % intervals")
-    report = measure_logs(Inputs((judged.path, deferred.run.results.log)), (), _MEASURED)
+    report = measure_logs(Inputs((log, judged.path)), (), _MEASURED)
     if output_format == "table":
         print_rows(list(_rows(report)), "table")
 
