@@ -14,7 +14,6 @@ from tests.demo.adversaries import (
     check,
     run,
 )
-from tests.demo.playing import DOCKER
 
 ENV = "order_service"
 
@@ -188,7 +187,7 @@ MORE_CASES = {
 }
 
 
-@pytest.mark.parametrize("sandbox_type", ["bwrap", DOCKER])
+@pytest.mark.parametrize("sandbox_type", ["bwrap"])
 def test_adversaries_gain_nothing(sandbox_type: str, tmp_path: Path) -> None:
     check(ENV, sandbox_type, CASES, tmp_path)
 

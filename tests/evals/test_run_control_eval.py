@@ -77,13 +77,13 @@ def test_what_makes_no_control_eval_is_wrong_usage(tmp_path: Path, options: str,
 @pytest.mark.slow
 def test_the_whole_demo_is_audited_after_the_run(tmp_path: Path) -> None:
     ran = ct(
-        f"{SCRIPTED} --all --epochs 4 --protocol trusted-monitoring -bp monitors=[rules] --format json",
+        f"{SCRIPTED} --all --protocol trusted-monitoring -bp monitors=[rules] --format json",
         tmp_path,
     )
     assert ran.returncode == 0, ran.stderr
     result: dict[str, Any] = json.loads(ran.stdout)
-    assert (result["honest"]["samples"], result["attack"]["samples"]) == (8, 24)
-    assert (result["usefulness"], result["audits"]["safety"]) == (0.875, 0.0)
+    assert (result["honest"]["samples"], result["attack"]["samples"]) == (2, 6)
+    assert (result["usefulness"], result["audits"]["safety"]) == (1.0, 0.0)
     before = 0.0
     for budget in (0.0, 0.05, 0.2, 1.0):
         audited = ct(f"run audit {result['log']} --monitor rules --budget {budget} --format json", tmp_path)

@@ -58,10 +58,17 @@ def install(wheel: Path, place: Path, python: str = sys.executable) -> Path:
     return venv / "bin" / "ct"
 
 
-def demo(
+DEMO = ("demo", "--epochs", "1")
+CONTROL_EVAL = (
+    "run", "control-eval", "--honest-policy", "scripted", "--attack-policy", "scripted",
+    "-e", "demo/web_scraping", "--all", "--limit", "2",
+)  # fmt: skip
+
+
+def offline(
     ct: Path, place: Path, *args: str, user: int = 0, namespaces: str = "user-namespaces"
 ) -> tuple[dict[str, Any], str]:
-    """Run `ct demo` offline as a user with an empty home; what it prints for programs and for people."""
+    """Run a `ct` command offline as a user with an empty home; what it prints for programs and for people."""
     home = place / "home"
     home.mkdir()
     os.chown(home, user, user)
@@ -72,7 +79,7 @@ def demo(
         "TMPDIR": str(home),
         "DOCKER_HOST": f"unix://{home}/no-daemon",
     }
-    words = [sys.executable, "-c", OFFLINE, str(user), namespaces, ct, "demo", "--format", "json", *args]
+    words = [sys.executable, "-c", OFFLINE, str(user), namespaces, ct, *args, "--format", "json"]
     done = subprocess.run(
         words, cwd=home, env=environment, capture_output=True, text=True, check=False, timeout=280
     )
@@ -94,7 +101,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="leaving the network b
 
 @needs_root
 def test_the_wheel_plays_the_demo_offline(wheel: Path, place: Path) -> None:
-    result, said = demo(install(wheel, place), place, "--epochs", "1")
+    result, said = offline(install(wheel, place), place, *DEMO)
     control_eval = all_scored(result)
     log = place / "home" / str(control_eval["log"])
     assert "sandbox   bubblewrap" in said
@@ -109,7 +116,7 @@ def test_the_wheel_plays_the_demo_offline(wheel: Path, place: Path) -> None:
 )
 def test_as_a_plain_user(wheel: Path, place: Path, namespaces: str, sandbox: str) -> None:
     ct = install(wheel, place, "/usr/bin/python3")
-    result, said = demo(ct, place, "--epochs", "1", user=NOBODY, namespaces=namespaces)
+    result, said = offline(ct, place, *DEMO, user=NOBODY, namespaces=namespaces)
     all_scored(result)
     assert f"sandbox   {sandbox}" in said
 
@@ -122,5 +129,5 @@ def test_on_every_python_of_this_machine(wheel: Path, place: Path, version: str)
     pythons = [*versions.glob(f"{version}.*/bin/python3"), *Path("/usr/bin").glob(f"python{version}")]
     if not pythons:
         pytest.skip(f"there is no Python {version} on this machine")
-    result, _ = demo(install(wheel, place, str(pythons[0])), place, "--epochs", "1")
-    all_scored(result)
+    result, _ = offline(install(wheel, place, str(pythons[0])), place, *CONTROL_EVAL)
+    assert {"status": "success", "samples": 2, "unscored": 0, "errored": 0}.items() <= result.items()
