@@ -22,7 +22,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def ct(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs `ct metrics` without figures and gives its exit code, stdout and stderr."""
-    monkeypatch.setattr("control_tower.metrics.files.write_figures", lambda *_: [])
+    monkeypatch.setattr("control_tower.metrics.files.write_figures", lambda *_, **__: [])
 
     def run(*words: str | Path, command: tuple[str, ...] = ("metrics",)) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:
