@@ -208,7 +208,7 @@ def test_an_honest_sample_whose_tasks_share_an_id_keeps_the_main_verdict(tmp_pat
 
 
 def test_a_task_called_like_a_score_is_refused(tmp_path: Path) -> None:
-    refuse(tmp_path, sample_2x(metadata={"main_task": {**MAIN, "id": "tasks"}}), "has the name of a Score")
+    refuse(tmp_path, sample_2x(metadata={"main_task": {**MAIN, "id": "tasks"}}), "is the name of a Score")
 
 
 def test_a_live_audit_becomes_an_event_after_its_note(tmp_path: Path) -> None:
