@@ -1,5 +1,7 @@
 """CPU of converting an older log against Inspect's reading and writing of the result, and its peak memory."""
 
+import base64
+import os
 import subprocess
 import sys
 import tempfile
@@ -13,6 +15,8 @@ from benchmarks.ratio import Ratio
 SAMPLES, MESSAGES = 200, 100
 BIG_SAMPLES, BIG_MESSAGES = 4, 6400
 """Samples of about 20 MB."""
+LARGE_SAMPLES, LARGE_MESSAGES, LARGE_RESULT = 78, 2200, 6000
+"""Samples of about 20 MB, of which most cannot be compressed: together a log of 1 GiB."""
 PEAK_MIB = 300
 
 _ROLES = {"hidden_untrusted": "p/agent", "monitor/judge": "p/judge", "untrusted": "eval2/p/agent"}
@@ -35,7 +39,7 @@ def measure() -> Iterator[Ratio]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for age, version in (("2.x", "2.1"), ("unversioned", None)):
-            log = _write(folder / f"{age}.eval", version, SAMPLES, MESSAGES)
+            log = write_old_log(folder / f"{age}.eval", version, SAMPLES, MESSAGES)
             began = time.process_time()
             convert(log, folder / "ours.eval")
             ours = time.process_time() - began
@@ -44,14 +48,26 @@ def measure() -> Iterator[Ratio]:
             theirs = time.process_time() - began
             detail = f"{ours:.2f} s of {theirs:.2f} s for {SAMPLES} samples x {MESSAGES} messages"
             yield Ratio(f"converting a {age} log over Inspect's read and write", ours / theirs, 0.25, detail)
-        log = _write(folder / "big.eval", "2.1", BIG_SAMPLES, BIG_MESSAGES)
-        words = [sys.executable, "-c", _PEAK, str(log), str(folder / "ours.eval")]
-        peak = float(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
-        detail = f"{peak:.0f} MiB for {BIG_SAMPLES} samples x {BIG_MESSAGES} messages"
-        yield Ratio("peak memory of a conversion over the bound", peak / PEAK_MIB, 1.0, detail)
+        yield _peak(write_old_log(folder / "big.eval", "2.1", BIG_SAMPLES, BIG_MESSAGES))
 
 
-def _write(path: Path, version: str | None, samples: int, messages: int) -> Path:
+def measure_large() -> Iterator[Ratio]:
+    """The peak memory for a log of 1 GiB; takes minutes."""
+    with tempfile.TemporaryDirectory() as name:
+        log = Path(name) / "large.eval"
+        yield _peak(write_old_log(log, "2.1", LARGE_SAMPLES, LARGE_MESSAGES, LARGE_RESULT))
+
+
+def _peak(log: Path) -> Ratio:
+    words = [sys.executable, "-c", _PEAK, str(log), str(log.with_name("ours.eval"))]
+    peak = float(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    detail = f"{peak:.0f} MiB for a log of {log.stat().st_size / 1024**2:.0f} MiB"
+    return Ratio("peak memory of a conversion over the bound", peak / PEAK_MIB, 1.0, detail)
+
+
+def write_old_log(
+    path: Path, version: str | None, samples: int, messages: int, result: int | None = None
+) -> Path:
     from control_tower.logs.json_text import dumps
     from control_tower.logs.zip_writer import new_archive
 
@@ -80,7 +96,7 @@ def _write(path: Path, version: str | None, samples: int, messages: int) -> Path
     rows: list[dict[str, Any]] = []
     with new_archive(path) as writer:
         for id in ids:
-            sample = _sample(id, messages, versioned=version is not None)
+            sample = _sample(id, messages, result, versioned=version is not None)
             rows.append({key: sample[key] for key in ("id", "epoch", "input", "target", "scores")})
             writer.add(f"samples/{id}_epoch_1.json", dumps(sample))
         writer.add("_journal/start.json", dumps(start))
@@ -89,7 +105,7 @@ def _write(path: Path, version: str | None, samples: int, messages: int) -> Path
     return path
 
 
-def _sample(id: str, length: int, *, versioned: bool) -> dict[str, Any]:
+def _sample(id: str, length: int, random: int | None, *, versioned: bool) -> dict[str, Any]:
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "You are an engineer. " * 40, "id": "system"},
         {"role": "user", "content": "Please fix the crawler. " * 40, "id": "user"},
@@ -107,6 +123,8 @@ def _sample(id: str, length: int, *, versioned: bool) -> dict[str, Any]:
             "metadata": None if versioned else {"monitor_result": verdict},
         }
         result = "crawler/fetch.py:12: def fetch(url):\n" * 20
+        if random is not None:
+            result = base64.b64encode(os.urandom(random * 3 // 4)).decode()
         messages += [
             message,
             {"role": "tool", "content": result, "tool_call_id": call["id"], "id": f"t{turn}"},

@@ -1,4 +1,4 @@
-"""Write `docs/cli.md` from the commands and registries; with `--check`, fail when it is not up to date."""
+"""Write the reference pages from the code; with `--check`, fail when one is not up to date."""
 
 import ast
 import dataclasses
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import http_reference
 from pydantic import BaseModel
 
 from control_tower import config
@@ -19,7 +20,7 @@ from control_tower.cli.app import cli
 from control_tower.cli.group import Group
 from control_tower.registry import Registry
 
-FILE = Path(__file__).parent.parent / "docs" / "cli.md"
+FOLDER = Path(__file__).parent.parent / "docs"
 
 INTRODUCTION = """\
 # Command reference
@@ -47,15 +48,29 @@ user's configuration folder (`name = "value"`), then the default.
 
 
 def main() -> int:
-    """Write or check the page."""
-    text = "\n".join(page()).rstrip() + "\n"
-    if "--check" not in sys.argv[1:]:
-        FILE.write_text(text, encoding="utf-8")
-        return 0
-    if not FILE.is_file() or FILE.read_text(encoding="utf-8") != text:
-        print(f"docs/{FILE.name} is not up to date: run `make docs`", file=sys.stderr)
-        return 1
+    """Write or check the pages."""
+    described = http_reference.description()
+    texts = {
+        "cli.md": "\n".join(page()).rstrip() + "\n",
+        "http-api.md": http_reference.page_text(described),
+        "openapi.json": http_reference.openapi_text(described),
+    }
+    old = [
+        name
+        for name, text in texts.items()
+        if not (FOLDER / name).is_file() or (FOLDER / name).read_text("utf-8") != text
+    ]
+    if "--check" in sys.argv[1:]:
+        for name in old:
+            print(f"docs/{name} is not up to date: run `make docs`", file=sys.stderr)
+        return 1 if old else 0
+    for name in old:
+        (FOLDER / name).write_text(texts[name], encoding="utf-8")
     return 0
+
+
+def _written(file: Path) -> str | None:
+    return file.read_text(encoding="utf-8") if file.is_file() else None
 
 
 def page() -> Iterator[str]:

@@ -1,9 +1,14 @@
 """A clean surrounding for every test: no user's keys, settings, configuration or log folder."""
 
 import os
+import sys
 from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.support.s3_server import S3Server
 
 _NOT_OURS = (
     "CONTROL_TOWER_",
@@ -31,16 +36,31 @@ def _clean_surrounding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     os.environ.update(before)
 
 
-_BASE_IMAGE = os.environ.get("CT_BASE_IMAGE")
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator["S3Server"]:
+    """An S3 server with the buckets `plain` and `versions`; clients need its `environment`."""
+    from tests.support.s3_server import serving
+
+    with serving(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+_DOCKER = {name: os.environ.get(name) for name in ("CT_BASE_IMAGE", "DOCKER_HOST")}
+_NO_DOCKER = {"CT_BASE_IMAGE": None, "DOCKER_HOST": "unix:///there-is-no-docker-here"}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Only tests of Docker know the base image: with it, `auto` would choose Docker, which is slow."""
-    if _BASE_IMAGE and item.get_closest_marker("docker"):
-        os.environ["CT_BASE_IMAGE"] = _BASE_IMAGE
-    else:
-        os.environ.pop("CT_BASE_IMAGE", None)
+    """Only tests of Docker find it: `auto` would choose it in others, or ask it for images that it lacks."""
+    for name, value in (_DOCKER if item.get_closest_marker("docker") else _NO_DOCKER).items():
+        if value == os.environ.get(name):
+            continue
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
+        if probe := sys.modules.get("control_tower.sandbox.docker_probe"):
+            probe.docker_problem.cache_clear()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -201,7 +201,7 @@ def _first_problem(model: type[pydantic.BaseModel], error: pydantic.ValidationEr
     problems = error.errors(include_url=False, include_context=False)
     first = problems[0]
     if not first["loc"]:
-        return first["msg"]
+        return first["msg"].removeprefix("Value error, ")
     name = str(first["loc"][0])
     if first["type"] == "missing" and len(first["loc"]) == 1:
         return f"argument {name!r} is missing"

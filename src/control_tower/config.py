@@ -7,14 +7,17 @@ so a test or a notebook may change the environment at any time.
 import os
 import re
 import tomllib
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, overload
 
 from control_tower.errors import ValidationError, did_you_mean
+from control_tower.redactor import Redactor
 
 OPTIONS: dict[str, str] = {
     "cache_dir": "What can be made again. Default: the user's cache folder.",
     "config_dir": "Where `control-tower.toml` is read. Default: the user's configuration folder.",
+    "data_dir": "Where runs are kept when no viewer is configured. Default: the user's data folder.",
     "settings_dir": "Folder of settings. Default: `.settings` of the checkout or working folder.",
     "demo": "`off` hides the built-in demo setting.",
     "log_dir": "Where `ct run` writes logs. Default: `logs`.",
@@ -24,7 +27,11 @@ OPTIONS: dict[str, str] = {
     "scorer_timeout": "Seconds a task's scorer may take. Default: 600.",
     "fallback_exec_timeout": "Seconds a sandbox call without a limit of its own may take. Default: 1200.",
     "model_rates": "A JSON rate table that goes before the shipped prices.",
-    "pricing": "`off` leaves every model unpriced.",
+    "pricing": "`off` leaves every model unpriced; `api` reads the viewer's table.",
+    "api_base_url": "The viewer: its address. Default: the one `ct login` was last used for, else none.",
+    "viewer_data": "Folder of `ct viewer serve`. Default: `viewer` in the data folder.",
+    "viewer_blobs": "Where the viewer keeps logs: a folder, or `s3://bucket/prefix`. Default: in its folder.",
+    "viewer_url": "The viewer's address as its users see it, when a proxy stands before it.",
 }
 """What can be configured: `<name>` in the file, `CONTROL_TOWER_<NAME>` in the environment."""
 
@@ -32,7 +39,6 @@ _WHOLE_NUMBERS = {"max_samples", "max_retries", "tool_timeout", "scorer_timeout"
 _FILE = "control-tower.toml"
 _NOT_FROM_DOTENV = re.compile(r"CONTROL_TOWER_(API|VIEWER)_")
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
-_SHORTEST_SECRET = 8
 
 
 @overload
@@ -65,6 +71,11 @@ def cache_dir() -> Path:
     return _folder("cache")
 
 
+def data_dir() -> Path:
+    """Where runs are kept when no viewer is configured; not necessarily there yet."""
+    return _folder("data")
+
+
 def config_dir() -> Path:
     """Where `control-tower.toml` is read; not necessarily there yet."""
     return _folder("config")
@@ -89,16 +100,21 @@ def load_dotenv() -> Path | None:
     return file
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether a variable's name says that its value is secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
 def redact(text: str) -> str:
-    """Mask secrets: the values of environment variables named like keys, and passwords in addresses."""
-    secrets = {
-        value
-        for name, value in os.environ.items()
-        if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_SECRET
-    }
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return re.sub(r"(\w://[^\s/:@]*):[^\s/@]+@", r"\1:***@", text)
+    """Mask secrets: the values of environment variables named like keys, and what looks like a secret."""
+    return _redactor(frozenset(value for name, value in os.environ.items() if is_secret_name(name))).text(
+        text
+    )
+
+
+@lru_cache(maxsize=1)
+def _redactor(secrets: frozenset[str]) -> Redactor:
+    return Redactor(secrets)
 
 
 def _folder(kind: str) -> Path:

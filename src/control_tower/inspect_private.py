@@ -142,6 +142,28 @@ def load_hooks_quietly() -> None:
         init_hooks()
 
 
+def watch_errors(seen: Callable[[BaseException], None]) -> None:
+    """Have `seen` called with each exception that Inspect from now on records as a sample's or a log's error.
+
+    Inspect keeps their texts only, and hooks are not told of them.
+    """
+    from inspect_ai._eval import run as eval_run
+    from inspect_ai._eval.task import error as task_error
+    from inspect_ai._eval.task import run as task_run
+
+    name = "eval_error"
+    for module in (eval_run, task_error, task_run):
+        setattr(module, name, _watched(getattr(module, name), seen))
+
+
+def _watched(record: Callable[..., T], seen: Callable[[BaseException], None]) -> Callable[..., T]:
+    def watched(exception: BaseException, *args: Any) -> T:
+        seen(exception)
+        return record(exception, *args)
+
+    return watched
+
+
 def sample_summary(sample: dict[str, Any]) -> dict[str, Any]:
     """The summary that Inspect would keep of a sample of a log, both as JSON.
 

@@ -1,6 +1,8 @@
 """`ct runs convert` as a user sees it."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +83,8 @@ def test_what_is_not_kept_is_said_without_being_asked(tmp_path: Path, convert: C
     ("words", "said"),
     [
         ((), "name a log to convert"),
-        (("3hx9",), "run ids cannot be looked up yet"),
-        (("https://viewer.example/runs/3hx9",), "runs cannot be fetched yet"),
-        (("{log}", "--upload"), "--upload: runs cannot be uploaded yet"),
-        (("none.eval",), "there is no such file"),
+        (("https://viewer.example/3hx9",), "is not the URL of a run"),
+        (("{log}", "--upload", "--dry-run"), "--dry-run writes nothing that --upload could upload"),
         (("{log}", "{log}"), "the same log is named twice"),
     ],
 )
@@ -95,8 +95,47 @@ def test_wrong_usage_ends_with_2(tmp_path: Path, convert: Convert, words: tuple[
     assert said in error
 
 
+def test_a_file_that_is_not_there_ends_with_1(convert: Convert) -> None:
+    code, lines, error = convert("none.eval")
+    assert (code, lines) == (1, [])
+    assert "none.eval: there is no such file" in error
+
+
 def test_what_is_no_log_is_refused_by_name(tmp_path: Path, convert: Convert) -> None:
     (tmp_path / "x.eval").write_text(json.dumps({"no": "archive"}))
     code, lines, error = convert(str(tmp_path / "x.eval"))
     assert (code, lines) == (1, [])
     assert "x.eval" in error
+
+
+CONVERTING = """
+import sys
+from pathlib import Path
+from control_tower.conversion import batch
+def stopped(*_):
+    print("placing", flush=True)
+    sys.stdin.read()
+batch._place = stopped
+batch.convert_logs(batch.Request([Path(sys.argv[1])]), Path(sys.argv[2]), lambda _: None)
+"""
+
+
+def test_what_a_killed_conversion_leaves_goes_with_the_next_one(tmp_path: Path, convert: Convert) -> None:
+    log, out = old_log(tmp_path / "a.eval"), tmp_path / "out"
+    words = [sys.executable, "-c", CONVERTING, log, str(out)]
+    killed, running = (
+        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    )
+    for process in (killed, running):
+        assert process.stdout and process.stdout.readline() == "placing\n"
+    killed.kill()
+    killed.communicate()
+    assert len(list(out.iterdir())) == 2
+
+    (line,) = convert(log)[1]
+    used, written = sorted(out.iterdir())  # what is still in use stays
+    assert used.name.startswith(".converting-")
+    assert written == Path(line["eval"])
+
+    running.communicate()
+    assert list(out.iterdir()) == [written]

@@ -9,7 +9,7 @@ import pytest
 from inspect_ai.log import read_eval_log
 
 from control_tower.conversion.convert import convert
-from control_tower.conversion.current import current_log
+from control_tower.conversion.current import current_path
 from control_tower.errors import StateError, ValidationError
 from control_tower.logs.actions import Transcript
 from control_tower.logs.json_text import JsonObject
@@ -35,7 +35,7 @@ from tests.logs.log_making import call, tool, write_log
 def test_a_command_that_loads_an_older_log_converts_it_first(tmp_path: Path) -> None:
     source = write_log(tmp_path / "old.eval", header_2x(), [sample_2x(side=SIDE)])
     before = source.read_bytes()
-    read = current_log(str(source))
+    read = current_path(source)
     assert read.name == source.name and read != source
     assert read.read_bytes() == convert(source, tmp_path / "new.eval").target.read_bytes()
     assert source.read_bytes() == before

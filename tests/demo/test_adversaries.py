@@ -157,10 +157,26 @@ ENDING = {
 }
 
 
+# What containers must stop, or the collecting of files from them; the others meet the same code everywhere.
+IN_DOCKER = (
+    "covers up a download",
+    "leaves a python3 and modules of the standard library's names",
+    "leaves pipes among its files",
+    "leaves a sparse file of 1 GiB",
+    "leaves processes behind on the checker",
+    "ends its parent and whatever it can",
+    "looks for the server's files and writes its own",
+)
+
+
 @pytest.mark.parametrize("part", range(2))
-@pytest.mark.parametrize("sandbox_type", ["bwrap", DOCKER])
-def test_adversaries_gain_nothing(sandbox_type: str, part: int, tmp_path: Path) -> None:
-    check(ENV, sandbox_type, dict(list(ENDING.items())[part::2]), tmp_path)
+def test_adversaries_gain_nothing(part: int, tmp_path: Path) -> None:
+    check(ENV, "bwrap", dict(list(ENDING.items())[part::2]), tmp_path)
+
+
+@pytest.mark.parametrize("sandbox_type", [DOCKER])
+def test_adversaries_of_containers_gain_nothing(sandbox_type: str, tmp_path: Path) -> None:
+    check(ENV, sandbox_type, {name: ENDING[name] for name in IN_DOCKER}, tmp_path)
 
 
 @pytest.mark.parametrize("sandbox_type", ["bwrap"])

@@ -322,10 +322,7 @@ def test_options_that_do_not_say_how_are_wrong_usage(
     assert said in error
 
 
-@pytest.mark.parametrize("source", ["3f2a9c", "https://viewer.example/runs/3f2a9c"])
-def test_runs_that_are_not_logs_here_are_refused_by_name(
-    source: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    code, _, error = ct(capfd, "run", "audit", source, "--live")
-    assert code == 2
-    assert source in error
+def test_what_is_no_log_here_is_refused_by_name(capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, error = ct(capfd, "run", "audit", "3f2a9c", "--live")
+    assert code == 1
+    assert "3f2a9c: there is no such file" in error

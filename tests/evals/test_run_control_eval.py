@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from inspect_ai.log import EvalLog, read_eval_log
 
+from control_tower.cli.app import cli
+from control_tower.cli.run import run
 from control_tower.logs.validate import validate_log
 from tests.evals.test_run_eval import ct, only_log
 
@@ -75,19 +78,20 @@ def test_what_makes_no_control_eval_is_wrong_usage(tmp_path: Path, options: str,
 
 
 @pytest.mark.slow
-def test_the_whole_demo_is_audited_after_the_run(tmp_path: Path) -> None:
+def test_both_streams_are_audited_after_the_run(tmp_path: Path) -> None:
     ran = ct(
-        f"{SCRIPTED} --all --protocol trusted-monitoring -bp monitors=[rules] --format json",
+        f"{SCRIPTED} --all --limit 4 --protocol trusted-monitoring -bp monitors=[rules] --format json",
         tmp_path,
     )
     assert ran.returncode == 0, ran.stderr
     result: dict[str, Any] = json.loads(ran.stdout)
-    assert (result["honest"]["samples"], result["attack"]["samples"]) == (2, 6)
+    assert (result["honest"]["samples"], result["attack"]["samples"]) == (2, 2)
     assert (result["usefulness"], result["audits"]["safety"]) == (1.0, 0.0)
     before = 0.0
     for budget in (0.0, 0.05, 0.2, 1.0):
-        audited = ct(f"run audit {result['log']} --monitor rules --budget {budget} --format json", tmp_path)
-        assert audited.returncode == 0, audited.stderr
+        words = ["audit", str(tmp_path / result["log"]), "--monitor", "rules", "--budget", str(budget)]
+        audited = CliRunner().invoke(run, [*words, "--format", "json"])
+        assert audited.exit_code == 0, audited.stderr
         fitted: dict[str, Any] = json.loads(audited.stdout)
         assert fitted["safety"] >= before, "a larger budget never catches less"
         before = fitted["safety"]
@@ -95,3 +99,11 @@ def test_the_whole_demo_is_audited_after_the_run(tmp_path: Path) -> None:
     assert smoke.returncode == 0, smoke.stderr
     tried: dict[str, Any] = json.loads(smoke.stdout)
     assert (tried["honest"]["samples"], tried["attack"]["samples"]) == (1, 1)
+
+
+def test_its_older_name_still_works_and_is_not_listed() -> None:
+    assert "sabotage-eval" not in CliRunner().invoke(cli, ["run", "--help"]).output
+    both = [
+        CliRunner().invoke(cli, ["run", name, "--help"]).output for name in ("sabotage-eval", "control-eval")
+    ]
+    assert both[0].replace("sabotage-eval", "control-eval") == both[1]

@@ -1,6 +1,7 @@
 """Each private name of Inspect that we lean on still does what we need."""
 
 import os
+import pkgutil
 import subprocess
 import sys
 import time
@@ -80,6 +81,31 @@ def test_hooks_are_loaded_without_a_banner() -> None:
         "loud"
         in subprocess.run([sys.executable, "-c", loud], capture_output=True, text=True, check=True).stdout
     )
+
+
+def test_errors_are_watched_as_the_exceptions_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("run", "task.error", "task.run"):
+        # What is replaced is put back after the test.
+        name = f"inspect_ai._eval.{module}.eval_error"
+        monkeypatch.setattr(name, pkgutil.resolve_name(name))
+    seen: list[BaseException] = []
+    inspect_private.watch_errors(seen.append)
+
+    @solver
+    def breaks() -> Solver:
+        async def solve(state: TaskState, generate: Generate) -> TaskState:
+            raise LookupError("gone")
+
+        return solve
+
+    task = Task(dataset=MemoryDataset([Sample(id="s", input="x")]), solver=breaks())
+    done = eval(task, model="mockllm/model", log_dir=str(tmp_path), display="none")[0]
+    assert seen
+    assert {(type(one), str(one)) for one in seen} == {(LookupError, "gone")}
+    assert done.error is not None
+    assert "gone" in done.error.message
 
 
 def test_outside_a_sample_there_is_none() -> None:

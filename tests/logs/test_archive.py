@@ -15,9 +15,9 @@ from inspect_ai.log import read_eval_log, read_eval_log_sample, read_eval_log_sa
 from control_tower.errors import OperationError, StateError, ValidationError
 from control_tower.logs.archive import HEADER, EvalArchive, SampleKey, edit_header
 from control_tower.logs.json_text import dumps, loads
-from control_tower.logs.source import BytesSource, FileSource
 from control_tower.logs.zip_reader import ZipReader
 from control_tower.logs.zip_writer import ZipWriter, new_archive, replacing
+from control_tower.storage.source import BytesSource, FileSource
 
 
 def joined(text: str) -> str:

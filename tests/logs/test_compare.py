@@ -180,8 +180,8 @@ def test_the_table_is_for_people(logs: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("2d1f", "run ids"),
-        ("https://viewer.example/runs/1", "cannot be fetched"),
+        ("2d1f", "there is none"),
+        ("https://viewer.example/1", "is not the URL of a run"),
         ("no.eval", "no such file"),
     ],
 )

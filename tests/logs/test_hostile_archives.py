@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from control_tower.errors import ExpectedError, ValidationError
 from control_tower.logs.archive import EvalArchive, SampleKey
 from control_tower.logs.json_text import dumps
-from control_tower.logs.source import BytesSource
 from control_tower.logs.zip_reader import DamagedArchive, Limits, ZipReader
 from control_tower.logs.zip_records import (
     DEFLATE,
@@ -31,6 +30,7 @@ from control_tower.logs.zip_records import (
     local_bytes,
 )
 from control_tower.logs.zip_writer import new_archive
+from control_tower.storage.source import BytesSource
 
 
 def member(name: str, data: bytes, method: int = STORED, **lies: int) -> tuple[Entry, bytes]:

@@ -7,13 +7,8 @@ import hashlib
 import json
 import os
 import random
-import shutil
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,14 +16,15 @@ import boto3
 import pytest
 
 from control_tower.errors import OperationError, StateError, ValidationError
-from control_tower.logs import s3_source
 from control_tower.logs.archive import EvalArchive, SampleKey
 from control_tower.logs.bundles import sample_range
-from control_tower.logs.s3_source import S3Source
+from control_tower.storage import s3_object
+from control_tower.storage.s3_object import S3Source
 from tests.logs.log_making import write_log
 from tests.logs.test_logs_command import ct
 from tests.logs.test_validate import both
 from tests.support import s3_stub
+from tests.support.s3_server import CREDENTIALS, free_port
 
 
 class Store(Protocol):
@@ -41,69 +37,17 @@ class Store(Protocol):
     def delete(self, place: str) -> None: ...
 
 
-class Server:
-    """An S3 server."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self.client: Any = boto3.client("s3", endpoint_url=address)
-        for bucket in ("plain", "versions"):
-            self.client.create_bucket(Bucket=bucket)
-        self.client.put_bucket_versioning(Bucket="versions", VersioningConfiguration={"Status": "Enabled"})
-
-    def put(self, place: str, data: bytes) -> None:
-        bucket, key = place.split("/", 1)
-        self.client.put_object(Bucket=bucket, Key=key, Body=data)
-
-    def delete(self, place: str) -> None:
-        bucket, key = place.split("/", 1)
-        self.client.delete_object(Bucket=bucket, Key=key)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def server(folder: Path) -> Iterator[Server]:
-    beside = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    program = shutil.which("ministack", path=beside)
-    assert program, "ministack is one of the pinned development packages"
-    port = free_port()
-    process = subprocess.Popen(
-        [program],
-        env={**os.environ, "BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port)},
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        for _ in range(300):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
-        yield Server(f"http://127.0.0.1:{port}")
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
 @pytest.fixture(scope="module", params=["stub", pytest.param("server", marks=pytest.mark.slow)])
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     """A store, which clients find in the environment."""
     before = dict(os.environ)
-    os.environ |= {
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    opened = s3_stub.serving() if request.param == "stub" else server(tmp_path_factory.mktemp("s3"))
     try:
-        with opened as found:
-            os.environ["AWS_ENDPOINT_URL"] = found.address
+        with ExitStack() as opened:
+            if request.param == "stub":
+                found: Store = opened.enter_context(s3_stub.serving())
+            else:
+                found = request.getfixturevalue("s3_server")
+            os.environ |= {**CREDENTIALS, "AWS_ENDPOINT_URL": found.address}
             yield found
     finally:
         os.environ.clear()
@@ -148,7 +92,7 @@ def test_header_summaries_and_one_sample_are_read_without_the_rest(store: Store,
         key = SampleKey("s3", 1)
         assert remote.sample(key) == local.sample(key)
         assert source.size > 8 * 1024**2
-        assert counting.fetched <= 4 * s3_source.BLOCK
+        assert counting.fetched <= 4 * s3_object.BLOCK
         found = sample_range(remote, key, stored_as="a/log +#.eval", e_tag=source.e_tag)
         assert found["eTag"] == f'"{hashlib.md5(big_log.read_bytes()).hexdigest()}"'
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from control_tower.metrics.samples import MonitorNumbers, SampleNumbers, SampleRef
+from control_tower.metrics.samples import MonitorNumbers, SampleNumbers, SampleRef, Stream
 
 Score = float | None
 
@@ -21,13 +21,19 @@ def _numbers(actions: Sequence[Score], trajectory: Score, judges_trajectory: boo
     )
 
 
-def _actions(count: int) -> dict[str, Any]:
-    return {
+def _sample(id: str, scores: Sequence[Score], stream: Stream, **fields: Any) -> SampleNumbers:
+    count = len(scores)
+    numbers = _numbers(scores, fields.pop("trajectory"), fields.pop("judges_trajectory"))
+    given: dict[str, Any] = {
+        "environment": "env",
+        "mains": ("main",),
+        "monitors": {fields.pop("monitor"): numbers},
         "actions": count,
         "judgeable": np.ones(count, dtype=bool),
         "ran": count,
         "slot_costs": np.zeros(count + 1),
     }
+    return SampleNumbers(SampleRef("log", id, fields.pop("epoch")), stream, **{**given, **fields})
 
 
 def honest(
@@ -42,16 +48,8 @@ def honest(
     **fields: Any,
 ) -> SampleNumbers:
     """An honest sample whose actions have these scores of one monitor; None is unscored."""
-    given = {**_actions(len(scores)), **fields}
-    return SampleNumbers(
-        ref=SampleRef("log", id, epoch),
-        stream="honest",
-        environment=given.pop("environment", "env"),
-        mains=given.pop("mains", ("main",)),
-        main=main,
-        monitors=given.pop("monitors", {monitor: _numbers(scores, trajectory, judges_trajectory)}),
-        **given,
-    )
+    judged = {"trajectory": trajectory, "judges_trajectory": judges_trajectory, "monitor": monitor}
+    return _sample(id, scores, "honest", epoch=epoch, main=main, **judged, **fields)
 
 
 def attack(
@@ -67,15 +65,6 @@ def attack(
     **fields: Any,
 ) -> SampleNumbers:
     """An attack sample whose actions have these scores of one monitor; None is unscored."""
-    given = {**_actions(len(scores)), **fields}
-    return SampleNumbers(
-        ref=SampleRef("log", id, epoch),
-        stream="attack",
-        environment=given.pop("environment", "env"),
-        mains=given.pop("mains", ("main",)),
-        sides=given.pop("sides", ("side",)),
-        side=side,
-        landed_at=landed_at,
-        monitors=given.pop("monitors", {monitor: _numbers(scores, trajectory, judges_trajectory)}),
-        **given,
-    )
+    judged = {"trajectory": trajectory, "judges_trajectory": judges_trajectory, "monitor": monitor}
+    fields = {"sides": ("side",), "side": side, "landed_at": landed_at, **fields}
+    return _sample(id, scores, "attack", epoch=epoch, **judged, **fields)

@@ -216,9 +216,9 @@ def test_each_monitor_of_a_log_is_an_evaluation_unless_named(ct: Run, tmp_path: 
     ("words", "code", "message"),
     [
         ((), 2, "name a log"),
-        (("3hx9",), 2, "run ids cannot be looked up yet"),
-        (("https://viewer/runs/1",), 2, "runs cannot be fetched yet"),
-        (("none.eval",), 2, "there is no such file"),
+        (("3hx9",), 1, "run 3hx9: there is none"),
+        (("https://viewer/1",), 2, "is not the URL of a run"),
+        (("none.eval",), 1, "there is no such file"),
         (("{log}", "--monitor", "juge"), 2, "has no scores of monitor 'juge'; did you mean 'judge'?"),
         (("{log}", "--budget", "5"), 2, "did you mean 5%?"),
         (("{log}", "--budget", "much"), 2, "is no share: write 0.05 or 5%"),

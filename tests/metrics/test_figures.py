@@ -132,12 +132,12 @@ def test_roc_panels_keep_a_monitors_colour() -> None:
         roc(
             [
                 RocCurve("a", "a: AUROC 0.90", "action", points),
-                RocCurve("b", "b: AUROC 0.80", "action", points),
+                RocCurve("b", "b" * 99 + "\nAUROC 0.80", "action", points),
                 RocCurve("b", "b: AUROC 0.70", "trajectory", points),
             ]
         )
     )
-    assert {"By action", "By trajectory", "b: AUROC 0.80", "b: AUROC 0.70"} <= set(texts(svg))
+    assert {"By action", "By trajectory", "AUROC 0.80", "b: AUROC 0.70"} <= set(texts(svg))
     assert len(lines(svg, LIGHT.series[1])) == 2
 
 
@@ -308,7 +308,7 @@ def test_a_report_says_what_its_intervals_and_samples_are() -> None:
     written = texts(drawn(drawn_figures["safety_curve"]))
     assert "Bands and bars: 95 % interval (bootstrap over combinations with 2,000 draws)" in written
     assert "n = 4 honest and 9 attack samples" in written
-    assert "simple: AUROC 0.50, n = 4 honest, 6 attack" in texts(drawn(drawn_figures["roc"]))
+    assert "AUROC 0.50, n = 4 honest, 6 attack" in texts(drawn(drawn_figures["roc"]))
     assert "No interval: none was computed" in texts(drawn(drawn_figures["roc"]))
     dots = texts(drawn(drawn_figures["trajectory_dots"]))
     assert {"caught 50 %", "a (epoch 2)"} <= set(dots)

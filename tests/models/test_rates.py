@@ -175,6 +175,6 @@ def test_a_sum_says_when_something_is_missing_from_it() -> None:
 
 
 def test_an_unknown_source_of_prices_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONTROL_TOWER_PRICING", "api")
-    with pytest.raises(ValidationError, match="file or off"):
+    monkeypatch.setenv("CONTROL_TOWER_PRICING", "guess")
+    with pytest.raises(ValidationError, match="file, api or off"):
         Prices()

@@ -232,6 +232,7 @@ def test_what_cannot_be_judged_is_refused_by_name(source: Path, tmp_path: Path) 
         assert message in str(caught.value)
 
     refuse(ValidationError, "has verdicts of rules already", source, ["rules"])
+    refuse(ValidationError, "-m '[{monitor: ct/rules, name: rules-2}]'", source, ["rules"])
     refuse(ValidationError, "'simple' judges actions", source, ["simple"], kind="trajectory")
     refuse(ValidationError, "'quick' judges whole trajectories: give --kind", source, ["quick"])
     other = tmp_path / "data/monitoring" / f"{source.stem}.monitored.eval"
@@ -310,19 +311,19 @@ def test_the_command_says_what_it_did(source: Path, ct: Any) -> None:
     with EvalArchive.open(json.loads(out)["log"]) as archive:
         assert archive.finished
     for args, message in [
-        (("nowhere.eval", "-m", "[simple]"), "no such file"),
-        (("https://x.example/runs/1", "-m", "[simple]"), "cannot be fetched yet"),
-        (("9f3a77", "-m", "[simple]"), "run ids cannot be looked up yet"),
+        (("https://x.example/1", "-m", "[simple]"), "is not the URL of a run"),
         ((str(source),), "name the monitors with -m"),
         ((str(source), "-m", "[", *role), "not YAML"),
         ((str(source), "-m", "[simple]", "--hawk"), "--hawk: Hawk is not supported"),
         ((str(source), "-m", "[simple]", "--hawk-arg", "a=1"), "--hawk-arg: Hawk is not supported"),
-        ((str(source), "-m", "[simple]", "--upload"), "--upload: runs are not kept yet"),
         ((str(source), "-m", "[strong]", "--model-role", f"judge={model}"), "none of the monitors asks it"),
     ]:
         code, _, err = ct("run", "monitor", *args)
         assert code == 2, err
         assert message in err
+    code, _, err = ct("run", "monitor", "nowhere.eval", "-m", "[simple]")
+    assert code == 1
+    assert "no such file" in err
     code, _, err = ct("run", "monitor", str(source), "-m", "[{prompt: strong, model: judge}]")
     assert code == 1
     assert "--model-role judge=..." in err

@@ -46,8 +46,8 @@ def place() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def install(wheel: Path, place: Path, python: str = sys.executable) -> Path:
-    """A fresh environment with the pinned packages and the wheel; its `ct`."""
+def install(wheel: Path, place: Path, python: str) -> Path:
+    """A fresh environment of a Python with the pinned packages and the wheel; its `ct`."""
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     assert uv, "uv is one of the pinned development packages"
     venv = place / "venv"
@@ -56,6 +56,13 @@ def install(wheel: Path, place: Path, python: str = sys.executable) -> Path:
     subprocess.run([*add, "--require-hashes", "-r", ROOT / "requirements" / "runtime.txt"], check=True)
     subprocess.run([*add, "--no-deps", wheel], check=True)
     return venv / "bin" / "ct"
+
+
+def python_of_everyone() -> str:
+    """This Python, or the system's where this one is in a folder that only root may enter."""
+    own = Path(sys.executable).resolve()
+    reached = all(folder.stat().st_mode & 0o001 for folder in own.parents)
+    return str(own) if reached else "/usr/bin/python3"
 
 
 DEMO = ("demo", "--epochs", "1")
@@ -100,8 +107,9 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="leaving the network b
 
 
 @needs_root
-def test_the_wheel_plays_the_demo_offline(wheel: Path, place: Path) -> None:
-    result, said = offline(install(wheel, place), place, *DEMO)
+def test_the_wheel_plays_the_demo_offline_as_a_plain_user(wheel: Path, place: Path) -> None:
+    """Root plays it from the checkout: `make demo`."""
+    result, said = offline(install(wheel, place, python_of_everyone()), place, *DEMO, user=NOBODY)
     control_eval = all_scored(result)
     log = place / "home" / str(control_eval["log"])
     assert "sandbox   bubblewrap" in said
@@ -111,14 +119,11 @@ def test_the_wheel_plays_the_demo_offline(wheel: Path, place: Path) -> None:
 
 @needs_root
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("namespaces", "sandbox"), [("user-namespaces", "bubblewrap"), ("no-user-namespaces", "plain processes")]
-)
-def test_as_a_plain_user(wheel: Path, place: Path, namespaces: str, sandbox: str) -> None:
-    ct = install(wheel, place, "/usr/bin/python3")
-    result, said = offline(ct, place, *DEMO, user=NOBODY, namespaces=namespaces)
+def test_where_user_namespaces_are_forbidden(wheel: Path, place: Path) -> None:
+    ct = install(wheel, place, python_of_everyone())
+    result, said = offline(ct, place, *DEMO, user=NOBODY, namespaces="no-user-namespaces")
     all_scored(result)
-    assert f"sandbox   {sandbox}" in said
+    assert "sandbox   plain processes" in said
 
 
 @needs_root

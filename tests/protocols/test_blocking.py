@@ -23,6 +23,7 @@ def test_block_all_runs_nothing_and_says_so(play: Play) -> None:
     ]
     transcript = Transcript(sample.events)
     assert [[call.blocked for call in action.calls] for action in transcript.actions] == [[True, True]] * 2
+    assert [call.hidden for call in transcript.actions[0].calls] == [False, True]  # as it was drafted
     assert transcript.actions[0].calls[0].withheld == {"function": HELLO[0], "arguments": HELLO[1]}
     assert sample.scores is not None
     assert sample.scores["greet"].value == "I"

@@ -186,6 +186,8 @@ def test_a_wrong_key_is_named_and_not_tried_again(
         monkeypatch.setenv(name, "wrong-key-0123456789")
     played = play(model)
     [error] = played.results.errors
-    assert "401" in error or "Incorrect API key" in error
+    assert "Incorrect API key provided: " in error
+    # The provider said which.
+    assert "wrong-key" not in error
     assert b"wrong-key" not in played.log_bytes
     assert len(stub.requests) == 1

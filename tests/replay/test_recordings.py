@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_tower.errors import OperationError, UsageError, ValidationError
+from control_tower.client.sources import local_copy
+from control_tower.errors import ExpectedError, OperationError, ValidationError
 from control_tower.logs.divergence import first_divergence
 from control_tower.logs.json_text import JsonObject
-from control_tower.logs.recordings import Recording, local_log, read_log, read_recording
+from control_tower.logs.recordings import Recording, read_log, read_recording
 from tests.logs.log_making import call, info, seat, tool, write_log
 
 
@@ -209,15 +210,15 @@ def test_a_log_that_changed_since_it_was_read_is_not_replayed(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("https://viewer.example/runs/7", "cannot be fetched yet"),
-        ("8c1f0a", "run ids"),
+        ("https://viewer.example/7", "is not the URL of a run"),
+        ("hawk://7", "Hawk is not supported"),
         ("no/such.eval", "no such file"),
         ("missing.eval", "no such file"),
     ],
 )
 def test_a_source_that_is_no_log_here_is_refused_by_name(source: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said) as error:
-        local_log(source)
+    with pytest.raises(ExpectedError, match=said) as error:
+        local_copy(source)
     assert source in str(error.value)
 
 

@@ -1,6 +1,7 @@
 """The system call filter, control groups and their sweep, ports and fallback time limits."""
 
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -80,8 +81,11 @@ def test_a_group_is_made_with_its_limits_and_what_the_dead_left_is_swept() -> No
         dead = [folder.with_name("ct-sandbox-4194303-1-dead") for folder in group.folders]
         for folder in dead:
             folder.mkdir()
-        cgroups.sweep()
+        left = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+        (dead[0] / "cgroup.procs").write_text(str(left.pid))
+        cgroups.sweep(patience=2.0)
         assert not any(folder.exists() for folder in dead)
+        assert left.wait(5) == -signal.SIGKILL
         assert all(folder.exists() for folder in group.folders)
     finally:
         group.remove()

@@ -94,7 +94,7 @@ class ProviderStub:
     def _step(self, request: Request) -> Answer | Failure:
         key = request.headers.get("x-api-key") or request.headers.get("authorization", "")
         if not (OPENAI_KEY in key or ANTHROPIC_KEY in key):
-            return Failure(401, "Incorrect API key provided.", code="invalid_api_key")
+            return Failure(401, f"Incorrect API key provided: {key}", code="invalid_api_key")
         if complaint := _bad_unicode(request.body) or _complaint(request):
             self.faults.append(complaint)
             return Failure(400, complaint)

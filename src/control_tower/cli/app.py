@@ -1,5 +1,6 @@
 """The command `ct`: its groups, and how every failure becomes a line and an exit code."""
 
+import gc
 import logging
 import os
 import sys
@@ -20,10 +21,16 @@ INTERRUPTED = 130
     lazy={
         "demo": ("control_tower.cli.demo:demo", "Run a whole evaluation without keys, Docker or network."),
         "run": ("control_tower.cli.run:run", "Run evaluations."),
+        "fleet": ("control_tower.cli.fleet:fleet", "Look at fleets, lead them, clean up after them."),
         "logs": ("control_tower.cli.logs:logs", "Look into eval logs."),
         "metrics": ("control_tower.cli.metrics:metrics", "Measure safety and usefulness, with intervals."),
         "game-metrics": ("control_tower.cli.metrics:game_metrics", ""),
-        "runs": ("control_tower.cli.runs:runs", "Compare runs."),
+        "runs": ("control_tower.cli.runs:runs", "Keep runs, find them again, compare them."),
+        "login": ("control_tower.cli.login:login", "Log in to a viewer, and keep its token."),
+        "logout": ("control_tower.cli.login:logout", "Forget the token of a viewer."),
+        "whoami": ("control_tower.cli.login:whoami", "Say who the viewer takes you for."),
+        "tokens": ("control_tower.cli.tokens:tokens", "List, make and revoke tokens for the viewer."),
+        "viewer": ("control_tower.cli.viewer:viewer", "Serve kept runs to a browser and to other machines."),
         "timing": ("control_tower.cli.timing:timing", "Say where a log's time, tokens and money went."),
         "list": ("control_tower.cli.list:list_", "List policies, protocols, monitors, models and tasks."),
         "settings": ("control_tower.cli.settings:settings", "Check the installed settings."),
@@ -49,6 +56,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     Args:
         args: the command line without the program's name; `sys.argv` by default.
     """
+    # What is imported stays: looking for garbage among it is a sixth of starting up.
+    gc.set_threshold(50_000)
     words = list(sys.argv[1:] if args is None else args)
     options = words[: words.index("--")] if "--" in words else words
     traceback = "--traceback" in options
@@ -74,6 +83,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 def _line(error: click.ClickException | ExpectedError) -> str:
     """The message of an error on one line, secrets masked."""
+    from control_tower.cli.output import printable
     from control_tower.config import redact
 
     if isinstance(error, click.NoSuchOption):
@@ -85,7 +95,7 @@ def _line(error: click.ClickException | ExpectedError) -> str:
         message = error.format_message()
     else:
         message = str(error)
-    return "Error: " + redact(" ".join(message.split()))
+    return "Error: " + printable(redact(" ".join(message.split())))
 
 
 def _fail(line: str, code: int) -> NoReturn:

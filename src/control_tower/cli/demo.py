@@ -17,7 +17,7 @@ SANDBOXES = ("auto", "bwrap", "docker", "process")
 @click.option(
     "--epochs",
     type=click.IntRange(1, 4),
-    default=4,
+    default=3,
     show_default=True,
     metavar="N",
     help="How many of the four prepared variants of each sample are played.",

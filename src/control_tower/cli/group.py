@@ -2,11 +2,19 @@
 
 import importlib
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, cast
 
 import click
 
 from control_tower.errors import did_you_mean
+
+
+def older_name(command: click.Command) -> click.Command:
+    """The command as it is added under a name it had before: it works, but help does not list it."""
+    same = copy(command)
+    same.hidden = True
+    return same
 
 
 class Group(click.Group):

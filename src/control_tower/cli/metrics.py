@@ -99,7 +99,8 @@ def metrics(
     Each LOG with both streams is a point of its own; --honest and --attack put one together from two logs.
     Thresholds are fitted on honest samples only, to spend each audit budget exactly.
     """
-    from control_tower.conversion.current import current_log, original_of
+    from control_tower.client.sources import current_log
+    from control_tower.conversion.current import original_of
     from control_tower.errors import UsageError
     from control_tower.logs.measured import Inputs, measure_logs
     from control_tower.metrics.document import document

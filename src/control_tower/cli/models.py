@@ -33,10 +33,12 @@ def rates(names: tuple[str, ...], path: str | None, output_format: Format) -> No
     MODELs are full names or aliases; all aliases and the demo's models when left out. A model of several
     lines costs more from a certain length of the prompt on.
     """
+    from control_tower.cli.run import take_viewer_rates_if_configured
     from control_tower.config import load_dotenv
     from control_tower.models.rate_sources import Prices
 
     load_dotenv()
+    take_viewer_rates_if_configured()
     prices = Prices()
     priced = [prices.priced(name) for name in dict.fromkeys(_full_names(names))]
     if output_format == "json":
@@ -49,13 +51,12 @@ def rates(names: tuple[str, ...], path: str | None, output_format: Format) -> No
 
 def _full_names(names: tuple[str, ...]) -> list[str]:
     from control_tower.errors import UsageError
-    from control_tower.models.aliases import ALIASES, model_name
-    from control_tower.models.demo_rates import BUILT_IN_RATES
+    from control_tower.models.aliases import model_name
     from control_tower.models.openrouter import routed
+    from control_tower.models.rate_sources import known_models
 
     if not names:
-        built_in = [row.model for row in BUILT_IN_RATES if row.model.startswith("demo/")]
-        return [*(routed(name) for name in sorted(ALIASES.values())), *built_in]
+        return known_models()
     try:
         return [routed(model_name(name)) for name in names]
     except ValueError as error:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import click
 
-Format = Literal["table", "json", "jsonl"]
+Format = Literal["table", "json", "jsonl", "csv"]
 C = TypeVar("C", bound=Callable[..., Any])
 
 
@@ -15,10 +15,11 @@ def format_option(*formats: Format) -> Callable[[C], C]:
     """The option `--format` of a command.
 
     Args:
-        formats: what may be chosen, the first is the default; all three when left out.
+        formats: what may be chosen, the first is the default; all but csv when left out.
     """
     choices = formats or ("table", "json", "jsonl")
     meanings = {"table": "a table for people", "json": "one JSON value", "jsonl": "a line of JSON for each"}
+    meanings["csv"] = "a table for programs"
     return click.option(
         "--format",
         "output_format",
@@ -44,6 +45,8 @@ def print_rows(
     elif output_format == "jsonl":
         for row in rows:
             click.echo(json.dumps(plain(row)))
+    elif output_format == "csv":
+        _print_csv(rows, columns or list(rows[0] if rows else ()))
     elif rows:
         _print_table(rows, columns or list(rows[0]))
     else:
@@ -65,6 +68,11 @@ def print_section(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     if rows:
         click.echo(f"\n{title}")
         print_rows(rows, "table")
+
+
+def printable(text: str) -> str:
+    """A text that a terminal shows and does not obey: what is not to be seen is written as an escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def plain(value: object) -> Any:
@@ -101,6 +109,21 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
         click.echo(line.rstrip())
 
 
+def _print_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    import csv
+    from io import StringIO
+
+    written = StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        values = (row.get(column) for column in columns)
+        writer.writerow(
+            _cell(value) if isinstance(value, str | list | None) else plain(value) for value in values
+        )
+    click.echo(written.getvalue(), nl=False)
+
+
 def _cell(value: Any) -> str:
     """A value in a table: nothing for None, lists with commas, one line."""
     if value is None:
@@ -112,4 +135,4 @@ def _cell(value: Any) -> str:
         return ", ".join(key if item is True else f"{key}={_cell(item)}" for key, item in items if item)
     if isinstance(value, list | tuple | set | frozenset):
         return ", ".join(_cell(item) for item in cast("Sequence[Any]", value))
-    return " ".join(str(value).split())
+    return printable(" ".join(str(value).split()))

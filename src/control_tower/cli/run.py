@@ -4,9 +4,17 @@ from typing import Any
 
 import click
 
-from control_tower.cli.group import Group
+from control_tower.cli.group import Group, older_name
+from control_tower.cli.metrics import share
 from control_tower.cli.output import Format, format_option
-from control_tower.cli.run_options import control_eval_options, eval_options, refused, replay_options
+from control_tower.cli.run_options import (
+    UPLOAD,
+    control_eval_options,
+    eval_options,
+    refused,
+    replay_options,
+    whole_tags,
+)
 
 
 @click.group("run", cls=Group)
@@ -15,6 +23,18 @@ def run() -> None:
     from control_tower.config import load_dotenv
 
     load_dotenv()  # before anything that the environment decides, such as how models are routed
+    take_viewer_rates_if_configured()
+
+
+def take_viewer_rates_if_configured() -> None:
+    """Have prices read from the viewer where CONTROL_TOWER_PRICING says so."""
+    from control_tower.config import get
+
+    if get("pricing") == "api":
+        from control_tower.client.rates import viewer_rates
+        from control_tower.models.rate_sources import take_viewer_rates
+
+        take_viewer_rates(viewer_rates)
 
 
 @run.command("eval")
@@ -51,6 +71,9 @@ def run_control_eval(output_format: Format, **options: Any) -> int:
     return run_command("control_eval", options, output_format)
 
 
+run.add_command(older_name(run_control_eval), "sabotage-eval")
+
+
 @run.command("replay")
 @click.argument("source", metavar="LOG")
 @replay_options
@@ -76,9 +99,7 @@ def run_replay(ctx: click.Context, source: str, check: bool, output_format: Form
 @run.command("audit")
 @click.argument("source")
 @click.option("--monitor", metavar="NAME", help="Whose scores decide what is audited.")
-@click.option(
-    "--budget", type=float, metavar="P", help="Audits for each honest action, from 0 to 1: 0.05 is 5 %."
-)
+@click.option("--budget", type=share, metavar="SHARE", help="Audits for each honest action, as 0.05 or 5%.")
 @click.option("--live", is_flag=True, help="Count the audits again that the protocol made while it ran.")
 @click.option("--output", metavar="FILE", help="The copy.  [default: SOURCE's name with .audited.eval]")
 @format_option("table", "json")
@@ -96,7 +117,7 @@ def run_audit(
     on them exactly. Attack samples are then caught where an audit comes before their harm.
 
     \b
-      ct run audit logs/RUN.eval --monitor rules --budget 0.05
+      ct run audit logs/RUN.eval --monitor rules --budget 5%
     """
     from control_tower.cli.run_audit import run_audit_command
 
@@ -129,7 +150,17 @@ def run_audit(
 )
 @click.option("-o", "--save-dir", metavar="DIR", help="Where the copy goes.  [default: data/monitoring]")
 @click.option("--estimate", "estimate_only", is_flag=True, help="Say what it would cost; no model is asked.")
-@refused("--hawk", "--hawk-arg", "--upload")
+@click.option("--run-name", metavar="NAME", help="Name of the copy's run.  [default: that of the log]")
+@click.option(
+    "--tag",
+    "tags",
+    callback=whole_tags,
+    multiple=True,
+    metavar="TAG",
+    help="A tag of it, instead of the log's. Repeatable.",
+)
+@UPLOAD
+@refused("--hawk", "--hawk-arg")
 @format_option("table", "json")
 def run_monitor(output_format: Format, **options: Any) -> None:
     """Have monitors judge a finished log; their scores go into a copy, the log stays as it is.

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import click
 
+from control_tower import config
 from control_tower.cli.output import Format, plain
-from control_tower.conversion.current import current_log
+from control_tower.client.sources import local_copy
+from control_tower.conversion.current import current_path
 from control_tower.errors import UsageError
 from control_tower.evals.post_hoc_audit import AuditedLog, audit_log, audited_path
 from control_tower.evals.table import audit_lines, write_lines
-from control_tower.logs.recordings import local_log
 
 UNSCORED = "an honest one takes an audit of the budget, one of an attack is never audited"
 
@@ -41,8 +42,11 @@ def run_audit_command(
         raise UsageError("--live counts the audits that there were; it takes no --monitor and no --budget")
     if not live and (monitor is None or budget is None):
         raise UsageError("give --monitor and --budget, or --live to count the audits that there were")
-    copy = Path(output) if output else audited_path(local_log(source))
-    audited = audit_log(current_log(source), monitor, budget, copy)
+    log = local_copy(source)
+    copy = Path(output) if output else audited_path(log)
+    if not output and not Path(source).is_file():
+        copy = Path(config.get("log_dir", "logs")) / copy.name
+    audited = audit_log(current_path(log), monitor, budget, copy)
     if output_format == "json":
         click.echo(json.dumps(plain(audited.as_json())))
     else:

@@ -1,5 +1,7 @@
 """What `ct run eval` and `ct run control-eval` do: options to RunConfig, run, table or JSON."""
 
+from __future__ import annotations
+
 import json
 import shlex
 import shutil
@@ -7,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,16 +18,21 @@ from control_tower.arguments import parse_arguments, parse_key_values
 from control_tower.cli.output import Format, plain
 from control_tower.errors import Interrupted, OperationError, StateError, UsageError
 from control_tower.evals.default_roles import bind_roles
-from control_tower.evals.local import LocalRun, check_eval_args, run_local
+from control_tower.evals.local import LocalRun, check_eval_args, from_here, run_local
 from control_tower.evals.plan import RunPlan
 from control_tower.evals.recordings_compare import Comparison, compare
 from control_tower.evals.resume import resume_run
 from control_tower.evals.run_config import FunctionRef, Kind, RunConfig, SandboxConfig, TaskSelection
 from control_tower.evals.smoke import checks
 from control_tower.evals.table import result_lines, write_lines
+from control_tower.evals.upload import Outcome, Wish, check_viewer, require_run, upload_finished, wish_of
 from control_tower.game.white import White
 from control_tower.models.roles import make_models, parse_roles
 from control_tower.policies.registry import policies
+
+if TYPE_CHECKING:
+    from control_tower.cli.run_fleet import FleetEnd
+    from control_tower.fleet.settings import FleetSettings
 
 
 def run_command(kind: Kind, options: Mapping[str, Any], output_format: Format) -> int:
@@ -34,21 +41,41 @@ def run_command(kind: Kind, options: Mapping[str, Any], output_format: Format) -
     Returns:
         The exit code: 0, or 1 when samples errored or the run did not finish.
     """
+    config = run_config(kind, options)
     return play(
-        run_config(kind, options),
+        config,
         options["log_dir"],
         output_format,
         smoke=options["smoke"],
         resume=options["resume"],
+        upload=wish_of(False if options["smoke"] and options["upload"] is None else options["upload"]),
+        fleet=fleet_of(options, config),
     )
+
+
+def fleet_of(options: Mapping[str, Any], config: RunConfig) -> FleetSettings | None:
+    """What `--fleet` and `--fleet-arg` ask for; None for a run in this process."""
+    if options["fleet"] is None and not options["fleet_args"]:
+        return None
+    from control_tower.cli.run_fleet import fleet_settings
+
+    return fleet_settings(options, config)
 
 
 @dataclass(frozen=True)
 class Played:
-    """A run that was played, and beside what it replays."""
+    """A run that was played."""
 
     run: LocalRun
     comparison: Comparison | None
+    """With what it replays."""
+    fleet: FleetEnd | None = None
+    """What played it, where it was no single process."""
+
+    def upload(self, wish: Wish) -> Outcome:
+        """Make a run of its log, if it is to become one."""
+        unfinished = self.fleet is not None and self.fleet.uploads(wish)
+        return upload_finished(self.run.results.log, wish, unfinished=unfinished)
 
 
 def play(
@@ -59,8 +86,10 @@ def play(
     smoke: bool = False,
     resume: str | None = None,
     check: bool = False,
+    upload: Wish = "never",
+    fleet: FleetSettings | None = None,
 ) -> int:
-    """Run a configuration here and show what came of it.
+    """Run a configuration and show what came of it.
 
     Args:
         config: the run; models are bound to roles that it leaves open.
@@ -69,22 +98,44 @@ def play(
         smoke: check what the run needs and play one sample of each stream only.
         resume: the log to go on from; empty is the newest unfinished one of this run.
         check: end with 1 when a replay is not as it was recorded.
+        upload: whether the log becomes a run.
+        fleet: how worker processes play it; None plays it in this one.
 
     Returns:
         The exit code: 0, or 1 when samples errored or the run did not finish.
     """
     if smoke and resume is not None:
         raise UsageError("--smoke tries a run out and --resume goes on with one: give one of the two")
-    played = play_here(config, log_dir, smoke=smoke, resume=resume)
-    run, comparison = played.run, played.comparison
-    if output_format == "json":
-        click.echo(json.dumps(as_json(played)))
+    if problem := check_viewer(upload):
+        click.echo(f"the log will probably not be uploaded: {problem}", err=True)
+    if fleet is None:
+        played = play_here(config, log_dir, smoke=smoke, resume=resume)
     else:
+        from control_tower.cli.run_fleet import play_fleet
+
+        played = play_fleet(ready(config), fleet, log_folder(log_dir))
+    return 0 if played is None else show(played, output_format, upload, check=check)
+
+
+def show(played: Played, output_format: Format, upload: Wish, *, check: bool = False) -> int:
+    """Show what came of a run, and make a run of its log; arguments and result are those of `play`."""
+    log = played.run.results.log
+    if output_format == "table":
         click.echo(as_table(played))
-        click.echo(f"\nNext: {inspect_command()} view --log-dir {shlex.quote(str(run.results.log.parent))}")
-    check_finished(run)
-    if check and comparison and not comparison.same:
-        raise OperationError(f"the replay is not as it was recorded: {comparison.sentence}")
+    uploaded = played.upload(upload)
+    if output_format == "json":
+        told = {} if upload == "never" else uploaded.as_json()
+        click.echo(json.dumps({**as_json(played), **told}))
+    else:
+        if line := uploaded.line():
+            click.echo(line)
+        click.echo(f"\nNext: {inspect_command()} view --log-dir {shlex.quote(str(log.parent))}")
+    if played.fleet:
+        played.fleet.check()
+    check_finished(played.run)
+    require_run(uploaded, upload)
+    if check and played.comparison and not played.comparison.same:
+        raise OperationError(f"the replay is not as it was recorded: {played.comparison.sentence}")
     return 0
 
 
@@ -92,6 +143,19 @@ def play_here(
     config: RunConfig, log_dir: str | None, *, smoke: bool = False, resume: str | None = None
 ) -> Played:
     """Run a configuration here, telling on stderr what happens; the arguments are those of `play`."""
+    plan = ready(config)
+    folder = log_folder(log_dir)
+    if smoke:
+        plan = _smoke(plan)
+    if resume is not None:
+        run = resume_run(plan, folder, Path(resume) if resume else None)
+    else:
+        run = run_local(plan, folder)
+    return Played(run, compare(plan, run.results.log) if plan.replaying or plan.nothing_runs else None)
+
+
+def ready(config: RunConfig) -> RunPlan:
+    """The plan of a configuration, its models bound and everything checked; says what is about to run."""
     configuration.load_dotenv()
     command = configuration.redact(shlex.join(["ct", *sys.argv[1:]]))
     plan = RunPlan(config, command)
@@ -101,14 +165,12 @@ def play_here(
     plan.check_policies()
     make_models(plan.config.model_roles)  # a missing key is said before anything else happens
     _announce(plan, bound.note)
-    folder = Path(log_dir or configuration.get("log_dir") or "logs")
-    if smoke:
-        plan = _smoke(plan)
-    if resume is not None:
-        run = resume_run(plan, folder, Path(resume) if resume else None)
-    else:
-        run = run_local(plan, folder)
-    return Played(run, compare(plan, run.results.log) if plan.replaying or plan.nothing_runs else None)
+    return plan
+
+
+def log_folder(log_dir: str | None) -> Path:
+    """Where logs go; the configured folder when None is given."""
+    return Path(log_dir or configuration.get("log_dir") or "logs")
 
 
 def run_config(kind: Kind, options: Mapping[str, Any]) -> RunConfig:
@@ -259,7 +321,8 @@ def _smoke(plan: RunPlan) -> RunPlan:
 def as_json(played: Played) -> dict[str, Any]:
     """What `--format json` prints of a run."""
     replay = {} if played.comparison is None else {"replay": played.comparison.as_json()}
-    return plain({**played.run.results.as_json(), **replay})
+    fleet = {} if played.fleet is None else {"fleet": played.fleet.as_json()}
+    return plain({**played.run.results.as_json(), **replay, **fleet})
 
 
 def as_table(played: Played) -> str:
@@ -273,8 +336,7 @@ def inspect_command() -> str:
     beside = Path(sys.executable).with_name("inspect")
     if shutil.which("inspect") or not beside.is_file():
         return "inspect"
-    here = beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside
-    return shlex.quote(str(here))
+    return shlex.quote(str(from_here(beside)))
 
 
 def check_finished(run: LocalRun) -> None:

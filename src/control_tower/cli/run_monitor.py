@@ -9,12 +9,19 @@ import click
 import yaml
 
 from control_tower.cli.output import Format, plain, print_rows
-from control_tower.conversion.current import current_log
+from control_tower.client.sources import current_log
 from control_tower.errors import UsageError
 from control_tower.evals.default_roles import monitor_roles
 from control_tower.evals.judging_estimate import TOKENS_PER_ANSWER, estimate
-from control_tower.evals.post_hoc_monitor import DEFAULT_SAVE_DIR, Kind, plan_judging, run_judging
+from control_tower.evals.post_hoc_monitor import (
+    DEFAULT_SAVE_DIR,
+    Kind,
+    MonitoredLog,
+    plan_judging,
+    run_judging,
+)
 from control_tower.evals.table import write_lines
+from control_tower.evals.upload import Outcome, check_viewer, require_run, upload_finished, wish_of
 from control_tower.models.cost import Cost
 from control_tower.models.roles import parse_roles
 from control_tower.monitors.config import Monitor, parse_monitors
@@ -27,6 +34,9 @@ def run_monitor_command(
     kind: Kind,
     model_roles: Sequence[str],
     save_dir: str | None,
+    run_name: str | None,
+    tags: Sequence[str],
+    upload: bool | None,
     output_format: Format,
     *,
     estimate_only: bool,
@@ -40,6 +50,9 @@ def run_monitor_command(
         kind: whether actions or whole trajectories are judged.
         model_roles: models by role.
         save_dir: where the copy goes.
+        run_name: name of the copy's run.
+        tags: of the copy's run.
+        upload: whether the copy becomes a run; None is if possible.
         output_format: `table` or `json`.
         estimate_only: say what it would cost, and ask nobody.
 
@@ -56,9 +69,18 @@ def run_monitor_command(
     if estimate_only:
         _show_estimate(estimate(judging, bound.roles), output_format)
         return
+    wish = wish_of(upload)
+    if problem := check_viewer(wish):
+        click.echo(f"the copy will probably not be uploaded: {problem}", err=True)
     written = run_judging(judging, bound.roles)
+    uploaded = upload_finished(written.path, wish, tags, run_name)
+    _show(written, uploaded, output_format)
+    require_run(uploaded, wish)
+
+
+def _show(written: MonitoredLog, uploaded: Outcome, output_format: Format) -> None:
     if output_format == "json":
-        click.echo(json.dumps(plain(written.as_json())))
+        click.echo(json.dumps(plain({**written.as_json(), **uploaded.as_json()})))
         return
     lines = [("verdicts", str(written.verdicts)), ("unscored", str(written.unscored))]
     if written.verdicts == written.unscored:
@@ -66,6 +88,8 @@ def run_monitor_command(
     lines += [("kept from earlier", str(written.kept))] if written.kept else []
     lines += [("why", reason) for reason in written.reasons[:5]]
     click.echo(write_lines([*lines, ("log", str(written.path))]))
+    if line := uploaded.line():
+        click.echo(line)
 
 
 def _monitors(given: Sequence[str], action_monitor: str | None) -> tuple[Monitor, ...]:
@@ -89,4 +113,5 @@ def _show_estimate(estimates: Sequence[Any], output_format: Format) -> None:
         return
     print_rows([{**vars(one), "cost": str(one.cost)} for one in estimates], output_format)
     total = sum((one.cost for one in estimates), Cost())
-    click.echo(f"\nAbout {total} in all, at {TOKENS_PER_ANSWER} tokens an answer; no model was asked.")
+    about = f"About {total} in all, at {TOKENS_PER_ANSWER} tokens an answer"
+    click.echo(f"\n{'No model is paid' if total == Cost() else about}; no model was asked.")

@@ -5,12 +5,16 @@ from typing import Any, TypeVar
 
 import click
 
+from control_tower.errors import did_you_mean
+
 C = TypeVar("C", bound=Callable[..., Any])
+
+NO_EC2 = "EC2 fleets come later; --fleet local runs the same fleet on this machine"
 
 REFUSED: dict[str, str] = {
     "--run-config": "not available yet; give the options themselves",
-    "--ec2": "fleets are not available yet; the run is played on this machine",
-    "--ec2-arg": "fleets are not available yet",
+    "--ec2": NO_EC2,
+    "--ec2-arg": NO_EC2,
     "--hawk": "Hawk is not supported",
     "--hawk-arg": "Hawk is not supported",
     "--harness-arg": "only the null harness is available, which takes no arguments",
@@ -19,13 +23,37 @@ REFUSED: dict[str, str] = {
     "--no-intranet": "sandboxes have no network beyond the sample's own",
     "--sandbox-arg": "the sandboxes take no arguments",
     "--diagnostics": "not available yet",
-    "--upload": "runs are not kept yet; the log stays on this machine",
 }
 """Options that other versions have and this one does not: refused by name, never ignored."""
 
-_REFUSED_FLAGS = frozenset(
-    {"--ec2", "--hawk", "--internet", "--no-internet-simulator", "--no-intranet", "--upload"}
+_REFUSED_FLAGS = frozenset({"--ec2", "--hawk", "--internet", "--no-internet-simulator", "--no-intranet"})
+
+
+def whole_tags(_ctx: click.Context, _option: click.Parameter, tags: tuple[str, ...]) -> tuple[str, ...]:
+    """The tags of a run, which hold no comma."""
+    for tag in tags:
+        if "," in tag:
+            raise click.BadParameter(f"{tag!r}: a tag holds no comma; give several tags one by one")
+    return tags
+
+
+UPLOAD = click.option(
+    "--upload/--no-upload",
+    default=None,
+    help="Make a run of the log, or keep it here only.  [default: make one if possible]",
 )
+
+_FLEETS = ("local",)
+
+
+def _known_fleet(_ctx: click.Context, _option: click.Parameter, fleet: str | None) -> str | None:
+    if fleet == "ec2":
+        raise click.UsageError(f"--fleet ec2: {NO_EC2}")
+    if fleet is not None and fleet not in _FLEETS:
+        raise click.UsageError(f"there is no fleet {fleet!r}{did_you_mean(fleet, _FLEETS)}")
+    return fleet
+
+
 _REFUSED_SHORT = {"--harness-arg": "-ha"}
 
 
@@ -71,7 +99,6 @@ def _hidden() -> list[Callable[[Any], Any]]:
         click.option("--environment", "environment_alias", multiple=True, hidden=True),
         click.option("--no-internet", is_flag=True, hidden=True),
         click.option("--no-hawk", is_flag=True, hidden=True),
-        click.option("--no-upload", is_flag=True, help="Keep the log here only."),
     ]
     return aliases + [_refused(name) for name in REFUSED]
 
@@ -246,6 +273,19 @@ _WHERE = [
         "or an installed Inspect sandbox.",
     ),
     click.option("--log-dir", metavar="FOLDER", help="Where the log goes.  [default: logs]"),
+    click.option(
+        "--fleet",
+        metavar="local",
+        callback=_known_fleet,
+        help="Play by worker processes of this machine, each sample a job that is done once whatever dies.",
+    ),
+    click.option(
+        "--fleet-arg",
+        "fleet_args",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Of the fleet, as workers=4, slots=2 or budget_usd=20. Repeatable.",
+    ),
 ]
 
 _HOW = [
@@ -297,5 +337,13 @@ _HOW = [
 
 _OUTPUT = [
     click.option("--run-name", metavar="NAME", help="Name of the run.  [default: policy, protocol, tasks]"),
-    click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag of the run. Repeatable."),
+    click.option(
+        "--tag",
+        "tags",
+        callback=whole_tags,
+        multiple=True,
+        metavar="TAG",
+        help="A tag of the run. Repeatable.",
+    ),
+    UPLOAD,
 ]

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, get_args
 
 from control_tower.cli.output import Format
-from control_tower.cli.run_eval import play, run_config
+from control_tower.cli.run_eval import fleet_of, play, run_config
 from control_tower.evals.recordings import recorded_log
 from control_tower.evals.run_config import LandingProbe
 from control_tower.logs.json_text import child
@@ -52,11 +52,14 @@ def run_replay_command(
         filled["landing_probe"] = probe
     if "score_main_on_attack" not in given:
         filled["score_main_on_attack"] = bool(child(metadata, "eval_args").get("score_main_on_attack"))
+    config = run_config("eval", filled)
     return play(
-        run_config("eval", filled),
+        config,
         options["log_dir"],
         output_format,
         smoke=options["smoke"],
         resume=options["resume"],
         check=check,
+        upload="always" if options["upload"] else "never",
+        fleet=fleet_of(options, config),
     )

@@ -12,9 +12,31 @@ if TYPE_CHECKING:
     from control_tower.metrics.samples import Money
 
 
-@click.group(cls=Group)
+@click.group(
+    cls=Group,
+    lazy={
+        "make": ("control_tower.cli.runs_make:make", "Make a run of a log, so that it can be found again."),
+        "list": ("control_tower.cli.runs_list:list_", "List the runs that are kept, the newest first."),
+        "info": ("control_tower.cli.runs_list:info", "Show a run."),
+        "download-eval": ("control_tower.cli.runs_download:download_eval", "Download a run's log."),
+        "download-traj": (
+            "control_tower.cli.runs_download:download_traj",
+            "Download single samples.",
+        ),
+        "push": ("control_tower.cli.runs_make:push", "Upload logs that could not be uploaded."),
+        "tag": ("control_tower.cli.runs_edit:tag", "Give a run tags, or take tags away."),
+        "note": ("control_tower.cli.runs_edit:note", "Describe a run in a few words."),
+        "rm": ("control_tower.cli.runs_edit:rm", "Remove runs."),
+        "restore": ("control_tower.cli.runs_edit:restore", "Bring removed runs back."),
+        "open": ("control_tower.cli.runs_edit:open_", "Show a run's page in the browser."),
+    },
+)
 def runs() -> None:
-    """Compare runs, and convert older ones."""
+    """Keep runs, find them again, compare them.
+
+    A RUN is named by its id or by the URL of its page. Runs are kept by the viewer that `ct login` or
+    CONTROL_TOWER_API_BASE_URL named, else in the local data folder.
+    """
 
 
 @runs.command()
@@ -22,15 +44,17 @@ def runs() -> None:
 @click.argument("b")
 @format_option("table", "json")
 def compare(a: str, b: str, output_format: Format) -> None:
-    """Compare two runs, given as logs, by the samples that both have.
+    """Compare two runs, each a run or a log, by the samples that both have.
 
     Says which verdicts flipped, and whether the rates of A and B differ by more than chance. Differences are
     B minus A. Samples that errored or were not scored are counted, never taken for failures.
     """
     from dataclasses import replace
 
-    from control_tower.conversion.current import current_log, original_of
+    from control_tower.client.sources import current_log
+    from control_tower.conversion.current import original_of
     from control_tower.logs.compare import compare_logs
+    from control_tower.logs.compare_document import document, only_in_one
 
     paths = current_log(a), current_log(b)
     a_there, b_there = (original_of(path) for path in paths)
@@ -40,14 +64,14 @@ def compare(a: str, b: str, output_format: Format) -> None:
         converted=(a_there != paths[0], b_there != paths[1]),
     )
     if output_format == "json":
-        print_record(_as_json(found), output_format)
+        print_record(document(found), output_format)
         return
     print_record(_overview(found), output_format)
     print_section("Made with", [{"": name, "A": x, "B": y} for name, (x, y) in found.differs.items()])
     print_section("Verdicts of samples in both", _rates(found))
     print_section("Verdicts of all scored samples", _overall(found))
     print_section("Flips", _flips(found))
-    print_section("Only in one", _only_in_one(found, "AB"))
+    print_section("Only in one", only_in_one(found, "AB"))
 
 
 @runs.command()
@@ -57,7 +81,7 @@ def compare(a: str, b: str, output_format: Format) -> None:
 @click.option(
     "-o", "--output-dir", default="logs/converted", show_default=True, help="Where converted logs go."
 )
-@click.option("--upload", is_flag=True, help="Upload each as a new run (not yet available).")
+@click.option("--upload", is_flag=True, help="Upload each as a new run.")
 @click.option("--dry-run", is_flag=True, help="Convert, but write nothing.")
 @click.option("--diff", is_flag=True, help="Say what changes, by rule, with counts.")
 def convert(
@@ -137,14 +161,6 @@ def _flips(found: "Comparison") -> list[dict[str, Any]]:
     ]
 
 
-def _only_in_one(found: "Comparison", names: str) -> list[dict[str, Any]]:
-    return [
-        {"log": log, "sample": key.id, "epoch": key.epoch}
-        for log, keys in zip(names, found.only_in, strict=True)
-        for key in keys
-    ]
-
-
 def _number(value: float | None) -> str:
     return "none" if value is None else f"{value:.3f}"
 
@@ -158,43 +174,3 @@ def _cost_difference(found: "Comparison") -> str:
     if a.incomplete or b.incomplete:
         return "unknown, as a price is missing"
     return f"{'-' if b.usd < a.usd else '+'}${abs(b.usd - a.usd):,.4f}"
-
-
-def _as_json(found: "Comparison") -> dict[str, Any]:
-    a, b = found.costs
-    return {
-        "a": {"log": found.logs[0], "samples": found.samples[0], "converted": found.converted[0]},
-        "b": {"log": found.logs[1], "samples": found.samples[1], "converted": found.converted[1]},
-        "pairs": found.pairs,
-        "only_in_one": _only_in_one(found, "ab"),
-        "differs": {name: {"a": x, "b": y} for name, (x, y) in found.differs.items()},
-        "verdicts": {
-            role: {
-                "pairs": verdicts.pairs,
-                "errored": dict(zip("ab", verdicts.failed, strict=True)),
-                "unscored": dict(zip("ab", verdicts.unscored, strict=True)),
-                "overall": {side: vars(rate) for side, rate in zip("ab", verdicts.overall, strict=True)},
-                "paired": _paired(verdicts.paired),
-                "flips": [vars(flip) for flip in verdicts.flips],
-            }
-            for role, verdicts in found.verdicts.items()
-        },
-        "caught": {name: _paired(means) for name, means in found.caught.items()},
-        "cost": {
-            "a": vars(a),
-            "b": vars(b),
-            "difference": None if a.incomplete or b.incomplete else b.usd - a.usd,
-        },
-    }
-
-
-def _paired(means: "PairedMeans") -> dict[str, Any]:
-    test = means.significance
-    return {
-        "n": means.n,
-        "a": means.a,
-        "b": means.b,
-        "difference": means.difference,
-        "p": test.p if test else None,
-        "test": test.method if test else None,
-    }

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from control_tower.client.sources import local_copy, run_of
 from control_tower.conversion.batch import Converted, Request, convert_logs
 from control_tower.errors import UsageError
-from control_tower.logs.recordings import local_log
 
 
 def run_convert_command(
@@ -29,7 +29,7 @@ def run_convert_command(
         honest: a log of honest samples.
         attack: a log of attack samples.
         output_dir: where converted logs go.
-        upload: refused, as there is nothing to upload to.
+        upload: make a run of each; of one that was uploaded before it is the same run.
         dry_run: write nothing.
         diff: say what was changed, by rule.
 
@@ -37,18 +37,31 @@ def run_convert_command(
         UsageError: no log is named, or what is named is none.
         ExpectedError: a log cannot be converted; nothing is written.
     """
-    if upload:
-        raise UsageError("--upload: runs cannot be uploaded yet; convert without it")
+    if upload and dry_run:
+        raise UsageError("--dry-run writes nothing that --upload could upload: give one of the two")
     if not (sources or honest or attack):
         raise UsageError("name a log to convert, or --honest and --attack logs")
+    origins: dict[Path, str] = {}
+
+    def taken(source: str) -> Path:
+        path = local_copy(source)
+        if run := run_of(source):
+            origins[path] = run
+        return path
+
     request = Request(
-        [local_log(source) for source in sources],
-        local_log(honest) if honest else None,
-        local_log(attack) if attack else None,
+        [taken(source) for source in sources],
+        taken(honest) if honest else None,
+        taken(attack) if attack else None,
+        origins,
     )
     converted = convert_logs(request, Path(output_dir), _say, write=not dry_run)
     for one in converted:
         line: dict[str, Any] = one.as_json(written=not dry_run)
+        if upload:
+            from control_tower.client.upload import upload_log
+
+            line["run_id"] = upload_log(one.path).run_id
         if diff:
             line |= {"changes": dict(one.changes), "not_kept": dict(one.not_kept)}
         click.echo(json.dumps(line))

@@ -1,7 +1,6 @@
 """`ct timing`: where the time, the tokens and the money of a log went."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("log", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("source", metavar="LOG")
 @click.option(
     "--top",
     type=click.IntRange(min=0),
@@ -22,15 +21,16 @@ if TYPE_CHECKING:
     help="How many of the slowest samples and calls to show.",
 )
 @format_option("table", "json")
-def timing(log: Path, top: int, output_format: Format) -> None:
+def timing(source: str, top: int, output_format: Format) -> None:
     """Say where the time, tokens and money of a log went.
 
     Each moment of a sample counts for one phase, so calls that ran at once are not counted twice. Samples
     that ran at once are added up: their sum may be longer than the run.
     """
+    from control_tower.client.sources import local_copy
     from control_tower.logs.timing import log_time
 
-    found = log_time(log, top)
+    found = log_time(local_copy(source), top)
     if output_format == "json":
         print_record(_as_json(found, top), output_format)
         return

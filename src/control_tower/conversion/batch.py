@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 from typing import Any
 
 from control_tower.conversion.convert import Report, age_of_log, convert
 from control_tower.conversion.ids import derived_id
 from control_tower.conversion.merge import Run, merge_runs
+from control_tower.conversion.scratch import scratch_folder
 from control_tower.conversion.streams import Stream
 from control_tower.conversion.version import Age
 from control_tower.errors import ExpectedError, OperationError, UsageError, ValidationError
@@ -27,6 +28,8 @@ class Request:
     sources: Sequence[Path]
     honest: Path | None = None
     attack: Path | None = None
+    origins: Mapping[Path, str] = field(default_factory=dict[Path, str])
+    """What `converted_from` calls a log; else it is its eval id."""
 
     @property
     def logs(self) -> list[tuple[Path, Stream | None]]:
@@ -79,10 +82,10 @@ def convert_logs(request: Request, folder: Path, say: Say, *, write: bool = True
     """
     if write:
         _make(folder)
-    with TemporaryDirectory(prefix=".converting-", dir=folder if write else None) as scratch:
+    with scratch_folder(folder if write else Path(gettempdir())) as scratch:
         made: list[tuple[Path, Converted]] = []
         failures: list[ExpectedError] = []
-        for work in _works(request, Path(scratch), folder, say):
+        for work in _works(request, scratch, folder, say):
             try:
                 if (done := work()) is not None:
                     made.append(done)
@@ -102,37 +105,39 @@ Work = Callable[[], "tuple[Path, Converted] | None"]
 def _works(request: Request, scratch: Path, folder: Path, say: Say) -> Iterator[Work]:
     if request.honest is not None and request.attack is not None:
         honest, attack = request.honest, request.attack
-        yield lambda: _merge(honest, attack, scratch / "merged", folder, say)
+        yield lambda: _merge(honest, attack, request.origins, scratch / "merged", folder, say)
     for number, (path, stream) in enumerate(request.logs):
         yield lambda path=path, stream=stream, number=number: _one(
-            path, stream, scratch / str(number), folder, say
+            path, stream, request.origins.get(path), scratch / str(number), folder, say
         )
 
 
 def _one(
-    source: Path, stream: Stream | None, scratch: Path, folder: Path, say: Say
+    source: Path, stream: Stream | None, origin: str | None, scratch: Path, folder: Path, say: Say
 ) -> tuple[Path, Converted] | None:
     if age_of_log(source) is Age.CURRENT:
         say(f"{source}: its format is current already; skipped")
         return None
     say(f"{source}: converting")
-    report = convert(source, scratch / "log.eval", stream)
+    report = convert(source, scratch / "log.eval", stream, origin=origin)
     name = _name(source.stem, report.eval_id, stream or "")
     return report.target, Converted(
         report.converted_from, folder / name, (source,), report.changes, report.not_kept
     )
 
 
-def _merge(honest: Path, attack: Path, scratch: Path, folder: Path, say: Say) -> tuple[Path, Converted]:
+def _merge(
+    honest: Path, attack: Path, origins: Mapping[Path, str], scratch: Path, folder: Path, say: Say
+) -> tuple[Path, Converted]:
     reports: list[Report] = []
     runs: list[Run] = []
     streams: list[tuple[Path, Stream]] = [(honest, "honest"), (attack, "attack")]
     for source, stream in streams:
         if age_of_log(source) is Age.CURRENT:
-            runs.append(Run(source, str(source), _eval_id(source)))
+            runs.append(Run(source, str(source), origins.get(source) or _eval_id(source)))
             continue
         say(f"{source}: converting")
-        report = convert(source, scratch / f"{stream}.eval", stream)
+        report = convert(source, scratch / f"{stream}.eval", stream, origin=origins.get(source))
         reports.append(report)
         runs.append(Run(report.target, str(source), report.converted_from[0]))
     say(f"{honest} and {attack}: merging")

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 
 from control_tower.conversion.convert import age_of_log, convert
 from control_tower.conversion.version import Age
-from control_tower.logs.recordings import local_log
 
 
 def current_path(path: Path) -> Path:
@@ -25,16 +24,6 @@ def current_path(path: Path) -> Path:
         return path
     status = path.stat()
     return _converted(path.resolve(), status.st_size, status.st_mtime_ns)
-
-
-def current_log(source: str) -> Path:
-    """The log that a command's SOURCE names, in the current format.
-
-    Raises:
-        UsageError: It is a run's id or address, or no such file.
-        ExpectedError: As `current_path`.
-    """
-    return current_path(local_log(source))
 
 
 def original_of(path: Path) -> Path:

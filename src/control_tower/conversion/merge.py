@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,9 @@ from control_tower.conversion.convert import ordered_keys, summary_of
 from control_tower.conversion.merged_header import merged_header
 from control_tower.conversion.sample import CONVERTED_FROM, TRAJECTORY_ID
 from control_tower.errors import StateError, ValidationError
-from control_tower.logs.archive import HEADER, REDUCTIONS, START, SUMMARIES, EvalArchive, SampleKey
-from control_tower.logs.json_text import JsonObject, child, children, dumps
-from control_tower.logs.results import compute_results
-from control_tower.logs.zip_writer import new_archive
+from control_tower.logs.archive import EvalArchive, SampleKey
+from control_tower.logs.joined import Taken, join
+from control_tower.logs.json_text import JsonObject, child, children
 
 
 @dataclass(frozen=True)
@@ -61,35 +61,35 @@ def merge_runs(honest: Run, attack: Run, target: Path) -> MergedRuns:
         _check_alike(honest, attack, *(child(header["eval"], "metadata") for header in headers))
         keys = (ordered_keys(one), ordered_keys(other))
         _check_distinct(honest, attack, *keys)
-        rows: list[JsonObject] = []
-        with new_archive(target) as writer:
-            for run, archive, stream, own in (
-                (honest, one, "honest", keys[0]),
-                (attack, other, "attack", keys[1]),
-            ):
-                summaries = {SampleKey.of(row): row for row in archive.summaries()}
-                for key in own:
-                    sample = archive.sample(key)
-                    _check_stream(run, key, sample, stream)
-                    metadata = _marked(child(sample, "metadata"), run.origin)
-                    if metadata == sample.get("metadata") and key in summaries:
-                        writer.copy(archive.members, key.member)
-                        rows.append(summaries[key])
-                    else:
-                        writer.add(key.member, dumps(sample := {**sample, "metadata": metadata}))
-                        rows.append(summary_of(sample))
-            header, dropped = merged_header(*headers, (honest.origin, attack.origin), rows)
-            computed = compute_results(header, rows, len(rows))
-            header["results"] = computed.results
-            writer.add(
-                START, dumps({key: header[key] for key in ("version", "eval", "plan") if key in header})
-            )
-            writer.add(SUMMARIES, dumps(rows))
-            writer.add(REDUCTIONS, dumps(computed.reductions))
-            writer.add(HEADER, dumps(header))
+        dropped: tuple[str, ...] = ()
+
+        def header(rows: Sequence[JsonObject]) -> JsonObject:
+            nonlocal dropped
+            made, dropped = merged_header(*headers, (honest.origin, attack.origin), rows)
+            return made
+
+        samples = chain(_taken(honest, one, "honest", keys[0]), _taken(attack, other, "attack", keys[1]))
+        joined = join(target, samples, header)
     return MergedRuns(
-        target, str(header["eval"]["eval_id"]), (honest.origin, attack.origin), len(rows), dropped
+        target,
+        str(joined.header["eval"]["eval_id"]),
+        (honest.origin, attack.origin),
+        len(joined.rows),
+        dropped,
     )
+
+
+def _taken(run: Run, archive: EvalArchive, stream: str, keys: Sequence[SampleKey]) -> Iterator[Taken]:
+    summaries = {SampleKey.of(row): row for row in archive.summaries()}
+    for key in keys:
+        sample = archive.sample(key)
+        _check_stream(run, key, sample, stream)
+        metadata = _marked(child(sample, "metadata"), run.origin)
+        if metadata == sample.get("metadata") and key in summaries:
+            yield Taken(archive, key, summaries[key])
+        else:
+            changed = {**sample, "metadata": metadata}
+            yield Taken(archive, key, summary_of(changed), changed)
 
 
 def _check_alike(honest: Run, attack: Run, one: JsonObject, other: JsonObject) -> None:

@@ -23,6 +23,7 @@ from control_tower.evals.sample_tools import sample_tools
 from control_tower.game.play import OUTCOME, Play
 from control_tower.logs.recordings import Recording
 from control_tower.models.roles import make_models
+from control_tower.monitors.panel import verdicts_stored_once
 from control_tower.policies.replay import replaying
 from control_tower.scoring.landing import reported_landing
 from control_tower.scoring.plan import NOT_READY
@@ -110,7 +111,8 @@ def eval_runner() -> Solver:
     plan = _playing.get()
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        await _SamplePlay(plan, plan.by_id[str(state.sample_id)], state).run()
+        with verdicts_stored_once():
+            await _SamplePlay(plan, plan.by_id[str(state.sample_id)], state).run()
         return state
 
     return solve

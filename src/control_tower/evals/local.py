@@ -12,6 +12,7 @@ from control_tower import config as configuration
 from control_tower.errors import Interrupted, OperationError, UsageError, did_you_mean
 from control_tower.evals.plan import RunPlan
 from control_tower.evals.results import Results, read_results
+from control_tower.evals.secret_names import mask_secrets
 from control_tower.inspect_private import load_hooks_quietly
 from control_tower.models.cost import allow_cost_limit, unpriced
 from control_tower.models.roles import make_models
@@ -87,7 +88,7 @@ def run_local(plan: RunPlan, log_dir: Path, only: Iterable[SampleEpoch] | None =
 
     Raises:
         StateError: a model's provider, key or price is missing.
-        OperationError: the folder for logs cannot be written.
+        OperationError: the log cannot be written.
         Interrupted: the user stopped it; what was finished is in the log.
     """
     from inspect_ai import eval as inspect_eval  # pyright: ignore[reportUnknownVariableType]
@@ -129,9 +130,15 @@ def run_local(plan: RunPlan, log_dir: Path, only: Iterable[SampleEpoch] | None =
     if not logs:
         raise Interrupted
     location = Path(logs[0].location.removeprefix("file://"))
-    if location.is_relative_to(Path.cwd()):
-        location = location.relative_to(Path.cwd())
-    return LocalRun(results_of(plan, location), without_price)
+    if not location.exists():
+        raise OperationError(f"{location}: the log could not be written; is the disk full?")
+    mask_secrets(plan, location)
+    return LocalRun(results_of(plan, from_here(location)), without_price)
+
+
+def from_here(path: Path) -> Path:
+    """A path as one types it in the working folder, where it is below that."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def results_of(plan: RunPlan, log: Path) -> Results:

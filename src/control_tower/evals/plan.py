@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -241,6 +242,20 @@ class RunPlan:
             first.setdefault(one.stream, one)
         config = self.config.model_copy(update={"eval_args": {**self.config.eval_args, "epochs": 1}})
         return RunPlan(config, self.command, selected=list(first.values()), smoke=True)
+
+    def only(self, ident: str) -> "RunPlan":
+        """The same run with one of its samples, which keeps all that the whole run decides of it.
+
+        Args:
+            ident: the sample's id, a key of `by_id`.
+        """
+        sample = self.by_id[ident]
+        kept = (self.sandboxes, self.scoring)  # made of the whole run, while they can be
+        one = copy(self)
+        one.selected = [sample.selected]
+        one.environments = {sample.selected.env_id: sample.selected.environment}
+        one.__dict__.update(samples=[sample], by_id={ident: sample}, sandboxes=kept[0], scoring=kept[1])
+        return one
 
     def sides(self, stream: Stream) -> Sides:
         """Fresh sides for one sample."""

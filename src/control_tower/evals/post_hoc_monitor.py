@@ -126,10 +126,12 @@ def plan_judging(
         rows = archive.summaries()
         keys = tuple(archive.sample_keys())
     known = {MonitorKey.parse(key).monitor for row in rows for key in _verdicts(row)}
-    if taken := sorted({monitor.name for monitor in monitors} & known):
+    if taken := [monitor for monitor in monitors if monitor.name in known]:
+        one, names = taken[0], ", ".join(monitor.name for monitor in taken)
+        key, ref = ("prompt", one.prompt) if one.prompt else ("monitor", one.monitor)
         raise ValidationError(
-            f"{base}: has verdicts of {', '.join(taken)} already; give the monitor another name, such as "
-            f"{{preset: ..., name: {taken[0]}-2}}"
+            f"{base}: has verdicts of {names} already; give the monitor another name, such as "
+            f"-m '[{{{key}: {ref}, name: {one.name}-2}}]'"
         )
     if not keys:
         raise ValidationError(f"{base}: has no samples")

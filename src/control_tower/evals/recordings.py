@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from control_tower.conversion.current import current_log
+from control_tower.client.sources import current_log
 from control_tower.environments.env_args import restore_env_args
 from control_tower.errors import ExpectedError, ValidationError
 from control_tower.evals.run_config import TaskSelection
@@ -110,7 +110,7 @@ class Taken:
 
 
 def taken_samples(selection: TaskSelection, *, errored: bool) -> Iterator[Taken]:
-    """The samples of a selection's recording that its other options leave, in the log's order.
+    """The samples of a selection's recording that its other options leave, in the order they were planned.
 
     Args:
         selection: names the recording; environments and tasks in it keep only samples that have these.

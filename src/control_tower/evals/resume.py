@@ -6,6 +6,7 @@ from pathlib import Path
 from control_tower.errors import StateError
 from control_tower.evals.local import LocalRun, results_of, run_local
 from control_tower.evals.plan import RunPlan
+from control_tower.evals.secret_names import mask_secrets
 from control_tower.logs.merge import merge, merged_path
 from control_tower.logs.resume import Resumable, find_resumable, resumable
 
@@ -62,4 +63,6 @@ def _check_samples(plan: RunPlan, found: Resumable) -> None:
 
 def _merged(plan: RunPlan, logs: list[Path], unpriced: list[str]) -> LocalRun:
     merged = merge(logs, merged_path(logs))
+    # The log of the run that was killed may hold some.
+    mask_secrets(plan, merged.path)
     return LocalRun(results_of(plan, merged.path), unpriced)

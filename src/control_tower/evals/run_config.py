@@ -119,10 +119,17 @@ class RunConfig(_Part):
     def fingerprint(self) -> str:
         """SHA-256 of what decides the samples: not the run's name, tags, speed or what errors do to it."""
         record = self.model_dump(mode="json", exclude={"run_name", "tags", *self.absent})
-        for key in list(record["eval_args"]):
-            if key.startswith(("max_", "log_")) or key in ("fail_on_error", "continue_on_fail"):
-                del record["eval_args"][key]
+        record["eval_args"] = self.deciding_args
         return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def deciding_args(self) -> dict[str, Any]:
+        """Those of `eval_args` that decide the samples: not speed, what is logged, or what errors do."""
+        return {
+            key: value
+            for key, value in self.eval_args.items()
+            if not key.startswith(("max_", "log_")) and key not in ("fail_on_error", "continue_on_fail")
+        }
 
     @property
     def epochs(self) -> int:

@@ -46,7 +46,7 @@ class Call:
     @property
     def hidden(self) -> bool:
         """Whether monitors are not shown such calls."""
-        return is_hidden(self.function)
+        return is_hidden(self.drafted)
 
     @property
     def blocked(self) -> bool:
@@ -69,6 +69,11 @@ class Call:
         return withheld_in(self.function, self.arguments)
 
     @property
+    def drafted(self) -> str:
+        """The function that the model called, whatever blue had run in its place."""
+        return str((self.withheld or {}).get("function") or self.function)
+
+    @property
     def error(self) -> str | None:
         """`<type>: <message>` of a call that failed."""
         error = child(self.event, "error")
@@ -82,7 +87,7 @@ class Call:
     @property
     def skipped(self) -> str | None:
         """Why an action monitor passes over the call; None when it does not."""
-        return skip_reason(self.function, private=self.private, malformed=self.malformed)
+        return skip_reason(self.drafted, private=self.private, malformed=self.malformed)
 
     @property
     def _names(self) -> set[str]:

@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, cast
 
 from control_tower.logs.json_text import BadJson, JsonObject, dumps, loads
-from control_tower.logs.source import ByteSource, open_source
 from control_tower.logs.zip_reader import Damage, DamagedArchive, Limits, ZipReader
 from control_tower.logs.zip_writer import new_archive
+from control_tower.storage.source import ByteSource, open_source
 
 HEADER = "header.json"
 START = "_journal/start.json"
@@ -35,6 +35,12 @@ class SampleKey(NamedTuple):
     def of(cls, sample: JsonObject) -> SampleKey:
         """The key of a sample or a summary; without an epoch it is the first."""
         return cls(str(sample["id"]), int(sample.get("epoch") or 1))
+
+    @classmethod
+    def of_member(cls, name: str) -> SampleKey | None:
+        """The key of the sample that a member of the archive holds; None when it is something else."""
+        match = _SAMPLE.fullmatch(name)
+        return cls(match["id"], int(match["epoch"])) if match else None
 
     @property
     def member(self) -> str:
@@ -137,8 +143,8 @@ class EvalArchive:
 
     def sample_keys(self) -> list[SampleKey]:
         """The samples the archive holds, in the order of its directory."""
-        found = (_SAMPLE.fullmatch(name) for name in self.members.members)
-        return [SampleKey(match["id"], int(match["epoch"])) for match in found if match]
+        found = (SampleKey.of_member(name) for name in self.members.members)
+        return [key for key in found if key]
 
     def sample(self, key: SampleKey) -> JsonObject:
         """One sample, as stored: attachments and pooled messages are not resolved.

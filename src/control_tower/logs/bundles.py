@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -12,7 +13,7 @@ from control_tower.logs.archive import DERIVED, HEADER, REDUCTIONS, START, SUMMA
 from control_tower.logs.attempts import open_readable
 from control_tower.logs.json_text import JsonObject, child, children, dumps
 from control_tower.logs.results import compute_results, stats_of
-from control_tower.logs.zip_writer import new_archive
+from control_tower.logs.zip_writer import ZipWriter, replacing
 from control_tower.records.audit import AUDIT_NAME
 from control_tower.records.scores import RESERVED_SCORES
 
@@ -96,20 +97,37 @@ def bundle(log: Path, key: SampleKey, output: Path | None = None) -> Path:
     if target.exists():
         raise StateError(f"{target}: is there already; remove it, or name another output")
     with open_readable(log) as archive:
-        sample = archive.sample(_known(archive, key))
-        row = _summary(archive, key, sample)
-        header = _header(archive, sample, row)
-        computed = compute_results(header, [row], 1)
-        header["results"] = computed.results
-        with new_archive(target) as writer:
-            writer.add(
-                START, dumps({part: header[part] for part in ("version", "eval", "plan") if part in header})
-            )
-            writer.copy(archive.members, key.member)
-            writer.add(SUMMARIES, dumps([row]))
-            writer.add(REDUCTIONS, dumps(computed.reductions))
-            writer.add(HEADER, dumps(header))
+        before, after = bundle_around(archive, key)
+        archive.verify(key.member)
+        with replacing(target) as file:
+            file.write(before)
+            for part in archive.members.raw(archive.members.members[key.member]):
+                file.write(part)
+            file.write(after)
     return target
+
+
+def bundle_around(archive: EvalArchive, key: SampleKey) -> tuple[bytes, bytes]:
+    """What a bundle holds before and behind the compressed bytes of its sample, which itself is not read.
+
+    Raises:
+        ValidationError: The log does not hold the sample.
+        DamagedArchive: The log is damaged.
+    """
+    row = _summary(archive, _known(archive, key))
+    header = _header(archive, row, key)
+    computed = compute_results(header, [row], 1)
+    header["results"] = computed.results
+    made = BytesIO()
+    writer = ZipWriter(made)
+    writer.add(START, dumps({part: header[part] for part in ("version", "eval", "plan") if part in header}))
+    writer.skip(archive.members.members[key.member])
+    gap = made.tell()
+    writer.add(SUMMARIES, dumps([row]))
+    writer.add(REDUCTIONS, dumps(computed.reductions))
+    writer.add(HEADER, dumps(header))
+    writer.finish()
+    return made.getvalue()[:gap], made.getvalue()[gap:]
 
 
 def _known(archive: EvalArchive, key: SampleKey) -> SampleKey:
@@ -123,36 +141,36 @@ def _known(archive: EvalArchive, key: SampleKey) -> SampleKey:
     )
 
 
-def _summary(archive: EvalArchive, key: SampleKey, sample: JsonObject) -> JsonObject:
+def _summary(archive: EvalArchive, key: SampleKey) -> JsonObject:
     from control_tower import inspect_private
 
     for row in archive.summaries():
         if SampleKey.of(row) == key:
             return row
-    return inspect_private.sample_summary(sample)
+    return inspect_private.sample_summary(archive.sample(key))
 
 
-def _header(archive: EvalArchive, sample: JsonObject, row: JsonObject) -> JsonObject:
+def _header(archive: EvalArchive, row: JsonObject, key: SampleKey) -> JsonObject:
     whole = archive.header()
     spec: JsonObject = dict(whole["eval"])
     eval_id = str(spec.get("eval_id") or Path(archive.name).stem)
-    scores = child(sample, "scores")
+    scores = child(row, "scores")
     scorers: list[Any] = [
         scorer for scorer in children(spec, "scorers") if _belongs(str(scorer.get("name")), scores)
     ]
     if scorers:
         spec["scorers"] = scorers
-    member = SampleKey.of(sample).member
-    spec["eval_id"] = hashlib.sha256(f"bundle:{eval_id}:{member}".encode()).hexdigest()[:32]
-    spec["dataset"] = {**child(spec, "dataset"), "samples": 1, "sample_ids": [sample["id"]]}
+    spec["eval_id"] = hashlib.sha256(f"bundle:{eval_id}:{key.member}".encode()).hexdigest()[:32]
+    spec["dataset"] = {**child(spec, "dataset"), "samples": 1, "sample_ids": [row["id"]]}
     origin = {"log": Path(archive.name).name, "eval_id": eval_id}
     spec["metadata"] = {**child(spec, "metadata"), BUNDLE_OF: origin}
     header: JsonObject = {
         key: value for key, value in whole.items() if key not in DERIVED | {"error", "reductions"}
     }
     header |= {"status": "success", "eval": spec, "stats": stats_of([row])}
-    if error := child(sample, "error"):
-        header |= {"status": "error", "error": error}
+    if row.get("error"):
+        message = {"message": str(row["error"]), "traceback": "", "traceback_ansi": ""}
+        header |= {"status": "error", "error": message}
     return header
 
 

@@ -136,38 +136,43 @@ def compare_logs(a: Path, b: Path) -> Comparison:
         StateError: One is not there.
         ValidationError: One is damaged, in another format, or says what cannot be.
     """
-    (header_a, own_a), (header_b, own_b) = _read(a), _read(b)
+    with EvalArchive.open(a) as one, EvalArchive.open(b) as other:
+        return compare_archives((str(a), one), (str(b), other))
+
+
+def compare_archives(one: tuple[str, EvalArchive], other: tuple[str, EvalArchive]) -> Comparison:
+    """Compares two open logs, each with its name. Raises as `compare_logs`."""
+    (a, (header_a, own_a)), (b, (header_b, own_b)) = ((log[0], _read(*log)) for log in (one, other))
     of_a, of_b = _aligned(own_a, own_b)
     pairs = [(of_a[key], of_b[key]) for key in of_a if key in of_b]
-    for one, other in pairs:
-        if one.stream != other.stream:
+    for x, y in pairs:
+        if x.stream != y.stream:
             raise ValidationError(
-                f"sample {one.key} is {one.stream} in {a} and {other.stream} in {b}: they are not comparable"
+                f"sample {x.key} is {x.stream} in {a} and {y.stream} in {b}: they are not comparable"
             )
     roles: list[Role] = [
         role for role in ROLES if any(_counts(s, role) for s in (*of_a.values(), *of_b.values()))
     ]
     return Comparison(
-        logs=(str(a), str(b)),
+        logs=(a, b),
         samples=(len(of_a), len(of_b)),
         pairs=len(pairs),
         only_in=(tuple(k for k in of_a if k not in of_b), tuple(k for k in of_b if k not in of_a)),
         differs=_differences(header_a, header_b),
         verdicts={role: _verdicts(role, pairs, of_a.values(), of_b.values()) for role in roles},
         caught=_caught(pairs),
-        costs=(_sum(one.cost for one, _ in pairs), _sum(other.cost for _, other in pairs)),
+        costs=(_sum(x.cost for x, _ in pairs), _sum(y.cost for _, y in pairs)),
     )
 
 
-def _read(path: Path) -> tuple[JsonObject, _Results]:
-    with EvalArchive.open(path) as archive:
-        header = archive.header()
-        check_format(path, header)
-        try:
-            return header, {key: _result(key, archive.sample(key)) for key in archive.sample_keys()}
-        except ValidationError as error:
-            message = str(error)
-            raise ValidationError(message if str(path) in message else f"{path}: {message}") from None
+def _read(name: str, archive: EvalArchive) -> tuple[JsonObject, _Results]:
+    header = archive.header()
+    check_format(name, header)
+    try:
+        return header, {key: _result(key, archive.sample(key)) for key in archive.sample_keys()}
+    except ValidationError as error:
+        message = str(error)
+        raise ValidationError(message if name in message else f"{name}: {message}") from None
 
 
 def _aligned(a: _Results, b: _Results) -> tuple[_Results, _Results]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from control_tower.errors import StateError, ValidationError
-from control_tower.logs.archive import HEADER, REDUCTIONS, START, SUMMARIES, EvalArchive
+from control_tower.logs.archive import EvalArchive
 from control_tower.logs.attempts import (
     FINGERPRINT,
     RESUMED,
@@ -22,11 +23,11 @@ from control_tower.logs.attempts import (
     open_readable,
     read_attempt,
 )
-from control_tower.logs.json_text import JsonObject, child, children, dumps
-from control_tower.logs.results import compute_results, stats_of
+from control_tower.logs.joined import Taken, Union, join
+from control_tower.logs.json_text import JsonObject, child, children
+from control_tower.logs.results import stats_of
 from control_tower.logs.resume import Record, choose
 from control_tower.logs.usage import USAGE_KEYS, Usage, added, beyond, usage_of
-from control_tower.logs.zip_writer import new_archive
 
 _RESUMED_STEM = re.compile(r"(?P<stem>.+)-resumed-(?P<times>\d{1,6})")
 
@@ -63,29 +64,10 @@ def merge(logs: Sequence[Path], output: Path) -> Merged:
     attempts = [read_attempt(path) for path in logs]
     _check(attempts, output)
     records = choose(attempts)
-    rows = [record.summary for record in records if record.attempt]
     header = _header(attempts, records)
-    computed = compute_results(header, rows, len(records))
-    header["results"] = computed.results
-    archives: dict[Path, EvalArchive] = {}
-    try:
-        with new_archive(output) as writer:
-            writer.add(
-                START, dumps({key: header[key] for key in ("version", "eval", "plan") if key in header})
-            )
-            for record in records:
-                if record.attempt:
-                    path = record.attempt.path
-                    if path not in archives:
-                        archives[path] = open_readable(path)
-                    writer.copy(archives[path].members, record.key.member)
-            writer.add(SUMMARIES, dumps(rows))
-            writer.add(REDUCTIONS, dumps(computed.reductions))
-            writer.add(HEADER, dumps(header))
-    finally:
-        for archive in archives.values():
-            archive.close()
-    return Merged(output, header, records, computed.uncomputed)
+    with closing(_taken(records)) as samples:
+        joined = join(output, samples, lambda rows: header, len(records))
+    return Merged(output, joined.header, records, joined.uncomputed)
 
 
 def merged_path(logs: Sequence[Path]) -> Path:
@@ -93,6 +75,17 @@ def merged_path(logs: Sequence[Path]) -> Path:
     match = _RESUMED_STEM.fullmatch(logs[0].stem)
     stem, before = (match["stem"], int(match["times"])) if match else (logs[0].stem, 0)
     return logs[0].with_name(f"{stem}-resumed-{before + len(logs) - 1}.eval")
+
+
+def _taken(records: Sequence[Record]) -> Generator[Taken]:
+    with ExitStack() as stack:
+        archives: dict[Path, EvalArchive] = {}
+        for record in records:
+            if record.attempt:
+                path = record.attempt.path
+                if path not in archives:
+                    archives[path] = stack.enter_context(open_readable(path))
+                yield Taken(archives[path], record.key, record.summary)
 
 
 def _check(attempts: Sequence[Attempt], output: Path) -> None:
@@ -165,16 +158,11 @@ def _spec(attempts: Sequence[Attempt], records: Sequence[Record]) -> JsonObject:
     spec["eval_id"] = hashlib.sha256(
         ("resumed:" + ":".join(attempt.eval_id for attempt in attempts)).encode()
     ).hexdigest()[:32]
-    scorers = {
-        str(scorer.get("name")): scorer
-        for attempt in reversed(attempts)
-        for scorer in children(attempt.header["eval"], "scorers")
-    }
-    order = [str(s.get("name")) for attempt in attempts for s in children(attempt.header["eval"], "scorers")]
-    if order:
-        spec["scorers"] = [scorers[name] for name in dict.fromkeys(order)]
     spec["metadata"] = _metadata(attempts, records)
-    return spec
+    known = Union()
+    for attempt in attempts:
+        known.add(attempt.header)
+    return known.complete(spec)
 
 
 def _metadata(attempts: Sequence[Attempt], records: Sequence[Record]) -> JsonObject:
@@ -184,25 +172,10 @@ def _metadata(attempts: Sequence[Attempt], records: Sequence[Record]) -> JsonObj
         for key, value in attempt.metadata.items():
             if metadata.get(key) is None:
                 metadata[key] = value
-    if versions := _env_versions(attempts):
-        metadata["env_versions"] = versions
     metadata.pop(RESUMES, None)
     entries = [entry for attempt in attempts for entry in children(attempt.metadata, RESUMED)]
     metadata[RESUMED] = entries + [_entry(attempt, records) for attempt in attempts]
     return metadata
-
-
-def _env_versions(attempts: Sequence[Attempt]) -> JsonObject:
-    versions: JsonObject = {}
-    for attempt in attempts:
-        given = child(attempt.metadata, "env_versions")
-        for environment in given:
-            known = child(versions, environment)
-            found = child(given, environment)
-            versions.setdefault(environment, given[environment])
-            if known and known.get("image_digest") is None and found.get("image_digest"):
-                versions[environment] = {**known, "image_digest": found["image_digest"]}
-    return versions
 
 
 def _entry(attempt: Attempt, records: Sequence[Record]) -> JsonObject:

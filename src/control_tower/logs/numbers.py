@@ -29,6 +29,7 @@ from control_tower.records.scores import (
     is_no_answer,
     read_verdict,
 )
+from control_tower.storage.source import ByteSource
 
 MAJOR = 3
 """The format that is read."""
@@ -43,13 +44,20 @@ class NumbersLog:
     Use it in a `with` statement.
     """
 
-    def __init__(self, path: Path, name: str | None = None, original: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        name: str | None = None,
+        original: Path | None = None,
+        source: ByteSource | None = None,
+    ) -> None:
         """Open a log.
 
         Args:
             path: The `.eval` file; one that was not finished gives the samples it holds.
             name: What its samples are said to come from; the file's name without ending when left out.
             original: The older log that it was converted from for now, which is what the user knows of.
+            source: The log's bytes where they are kept otherwise; `path` is then no more than its name.
 
         Raises:
             StateError: There is no such file.
@@ -58,7 +66,7 @@ class NumbersLog:
         self.path = original or path
         self._converted = original is not None
         self.name = name or path.stem
-        self._archive = EvalArchive.open(path)
+        self._archive = EvalArchive.open(source or path)
         try:
             self.header = self._archive.header()
             self.metadata = child(child(self.header, "eval"), "metadata")
@@ -86,13 +94,13 @@ class NumbersLog:
             except ValidationError as error:
                 raise ValidationError(f"{self.path}: {error}") from None
 
-    def info(self, samples: Sequence[SampleNumbers]) -> SourceInfo:
-        """What is said about the log, given its samples."""
+    def info(self, samples: Sequence[SampleNumbers], sha256: str | None = None) -> SourceInfo:
+        """What is said about the log, given its samples, and its digest where that is known."""
         spec = child(self.header, "eval")
         policy = child(self.metadata, "policy_selection").get("name")
         return SourceInfo(
             name=self.name,
-            sha256=_sha256(self.path),
+            sha256=sha256 or _sha256(self.path),
             converted=self._converted,
             eval_id=spec.get("eval_id"),
             run_id=spec.get("run_id"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from control_tower.errors import OperationError, UsageError, ValidationError
+from control_tower.errors import OperationError, ValidationError
 from control_tower.logs.actions import Call, Transcript, Turn
 from control_tower.logs.archive import EvalArchive, SampleKey
 from control_tower.logs.events import is_seat_turn, tool_calls
@@ -131,24 +131,8 @@ class RecordedLog:
             return read_recording(archive.sample(key))
 
 
-def local_log(source: str) -> Path:
-    """The log that a command's SOURCE names.
-
-    Raises:
-        UsageError: It is a run's id or address, or no such file.
-    """
-    if "://" in source:
-        raise UsageError(f"{source}: runs cannot be fetched yet; give the path of a log (.eval)")
-    path = Path(source)
-    if path.is_file():
-        return path
-    if path.suffix == ".eval" or path.exists() or "/" in source:
-        raise UsageError(f"{source}: there is no such file")
-    raise UsageError(f"{source}: there is no such log; run ids cannot be looked up yet, give a path (.eval)")
-
-
 def read_log(path: Path) -> RecordedLog:
-    """The samples of a log, in its order.
+    """The samples of a log, in the order they were planned: the order they ended in is chance.
 
     Raises:
         ValidationError: It is of an older or a newer format, has no samples, or one that cannot be replayed.
@@ -158,16 +142,19 @@ def read_log(path: Path) -> RecordedLog:
     with EvalArchive.open(path) as archive:
         header = archive.header()
         check_format(path, header)
-        keys = archive.sample_keys()
-        order = {SampleKey.of(row): place for place, row in enumerate(archive.summaries())}
-        keys.sort(key=lambda key: order.get(key, len(order)))
+        planned: list[int | str] = child(header["eval"], "dataset").get("sample_ids") or []
+        order = {str(sample_id): place for place, sample_id in enumerate(planned)}
+        keys = sorted(
+            archive.sample_keys(),
+            key=lambda key: (key.epoch, order.get(str(key.id), len(order)), str(key.id)),
+        )
         samples = tuple(_recorded_sample(archive.sample(key), key) for key in keys)
     if not samples:
         raise ValidationError(f"{path}: the log has no samples")
     return RecordedLog(path, version, header, samples)
 
 
-def check_format(path: Path, header: JsonObject) -> None:
+def check_format(path: Path | str, header: JsonObject) -> None:
     """Refuse logs of another major format than 3.
 
     Raises:

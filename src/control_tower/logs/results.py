@@ -49,7 +49,8 @@ def _computed(header: JsonObject, summaries: Sequence[JsonObject], total: int) -
     from inspect_ai.scorer import SampleScore, Score
     from pydantic_core import to_jsonable_python
 
-    log = inspect_private.header_model({**header, "results": None})
+    # Reading older spellings, Inspect changes the object that it is given.
+    log = inspect_private.header_model({**header, "eval": dict(header["eval"]), "results": None})
     infos: list[Any] = []
     uncomputed: list[str] = []
     for scorer in log.eval.scorers or []:
@@ -100,6 +101,7 @@ def stats_of(summaries: Sequence[JsonObject], recorded: Sequence[JsonObject] = (
         "completed_at": max(ended, default=""),
         **{key: added(usage_of(row, key) for row in summaries) for key in USAGE_KEYS},
     }
-    if history := [change for row in recorded for change in children(row, "connection_limit_history")]:
-        stats["connection_limit_history"] = history
+    if any("connection_limit_history" in row for row in recorded):
+        changes = [change for row in recorded for change in children(row, "connection_limit_history")]
+        stats["connection_limit_history"] = changes
     return stats

@@ -68,7 +68,7 @@ def trajectory_document(sample: JsonObject, header: JsonObject, stored: Stored |
     key = SampleKey.of(sample)
     metadata = child(sample, "metadata")
     given = child(metadata, "traj_metadata")
-    run = _shown(child(child(header, "eval"), "metadata"))
+    run = shown_metadata(header)
     tasks = _tasks(sample, key)
     environment = tasks.environment
     outcome = outcome_rows(sample)
@@ -110,12 +110,28 @@ def trajectory_document(sample: JsonObject, header: JsonObject, stored: Stored |
         **call_rows(sample, committed_calls(sample)),
     }
     kept = {name: value for name, value in document.items() if value is not None or name in ALWAYS}
-    return cast(JsonObject, _finite(kept))
+    return finite(kept)
 
 
 def stream_selection(run: JsonObject, tasks: SampleMetadata) -> JsonObject:
     """Which policy played a sample: that of its stream, else that of the whole run."""
     return child(run, f"{_stream(tasks)}_policy_selection") or child(run, "policy_selection")
+
+
+def shown_metadata(header: JsonObject) -> JsonObject:
+    """The header's metadata without secrets and folders of the machine it ran on."""
+    run = child(child(header, "eval"), "metadata")
+    shown = dict(run)
+    if isinstance(run.get("command"), str):
+        shown["command"] = redact(_PATH.sub(r"\1", run["command"]))
+    if loaded := children(run, "locally_loaded"):
+        shown["locally_loaded"] = [{**each, "path": _base(str(each.get("path")))} for each in loaded]
+    return shown
+
+
+def finite(document: JsonObject) -> JsonObject:
+    """A document with null for NaN and infinity."""
+    return cast(JsonObject, _finite(document))
 
 
 def short_model_name(model: str) -> str:
@@ -223,16 +239,6 @@ def _attempts(metadata: JsonObject, known: Mapping[str, bool] | None, outcome: J
         elif known is not None and flag in known:
             found[f"attempts_{flag}"] = known[flag]
     return found
-
-
-def _shown(run: JsonObject) -> JsonObject:
-    """The header's metadata without secrets and folders of the machine it ran on."""
-    shown = dict(run)
-    if isinstance(run.get("command"), str):
-        shown["command"] = redact(_PATH.sub(r"\1", run["command"]))
-    if loaded := children(run, "locally_loaded"):
-        shown["locally_loaded"] = [{**each, "path": _base(str(each.get("path")))} for each in loaded]
-    return shown
 
 
 def _base(path: str) -> str:

@@ -11,7 +11,6 @@ from typing import Self
 
 from control_tower.errors import ValidationError
 from control_tower.logs.compression import CHUNK, BadData, decompress
-from control_tower.logs.source import ByteSource
 from control_tower.logs.zip_records import (
     CENTRAL_SIGNATURE,
     DESCRIPTOR,
@@ -25,6 +24,7 @@ from control_tower.logs.zip_records import (
     MAX_COMMENT,
     METHOD_NAMES,
     STORED,
+    UTF8,
     BadRecord,
     Entry,
     find_end,
@@ -35,6 +35,7 @@ from control_tower.logs.zip_records import (
     parse_local,
     parse_locator64,
 )
+from control_tower.storage.source import ByteSource
 
 WAY_OUT = "`ct logs recover` keeps what is sound"
 
@@ -197,6 +198,13 @@ class ZipReader:
         if entry.offset + length + entry.compressed_size > limit:
             raise self._damaged(entry, "it overlaps what follows it")
         return entry.offset + length
+
+    def data_start(self, entry: Entry) -> int:
+        """As `data_offset`, without a read where the bytes up to the next member leave only one answer."""
+        name = entry.name.encode("utf-8" if entry.flags & UTF8 else "cp437")
+        start = entry.offset + LOCAL_SIZE + len(name)
+        following = self._offsets[bisect_right(self._offsets, entry.offset)]
+        return start if start + entry.compressed_size == following else self.data_offset(entry)
 
     def drop(self, name: str, damage: str) -> None:
         """Takes a member out and lists it in `damage`.

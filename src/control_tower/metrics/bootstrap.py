@@ -16,7 +16,7 @@ CONFIDENCE = 0.95
 NORMAL_QUANTILE = 1.959963984540054
 """Half the width of a 95 % interval in standard errors."""
 
-_CELLS = 4_000_000
+_CELLS = 1_000_000
 """So many numbers of a chunk of resamples are held at a time."""
 
 

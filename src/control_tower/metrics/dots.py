@@ -43,8 +43,8 @@ def _dot(sample: SampleNumbers, monitor: Monitor | None, verdict: float | None) 
     if monitor and monitor.judges_trajectories:
         run = monitor.numbers(sample).trajectory
         score = None if math.isnan(run) else run
-    elif not np.isnan(scores).all():
-        at = int(np.nanargmax(scores))
+    elif (known := np.flatnonzero(~np.isnan(scores))).size:
+        at = int(known[np.argmax(scores[known])])
         score = float(scores[at])
     return Dot(
         sample=sample.ref.id,

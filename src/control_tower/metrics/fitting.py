@@ -87,12 +87,12 @@ class ThresholdFit:
         if not self._scores.size:
             nothing = np.full(allowed.shape, math.nan)
             return Thresholds(nothing, nothing, nothing, nothing)
-        cumulated = np.cumsum(weights @ self._counts, axis=1)
-        total = cumulated[:, -1:]
+        counts = weights @ self._counts
+        total = counts.sum(axis=1, keepdims=True)
         tolerance = _TOLERANCE * np.maximum(1.0, np.abs(allowed))
         # Counts are whole, so a score that reaches the target's next whole number reaches the target.
         target = np.minimum(np.ceil(np.maximum(allowed - tolerance, 0.5)), total)
-        score, above, ties = self._locate(weights, cumulated, target)
+        score, above, ties = self._locate(weights, counts, target)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.clip((allowed - above) / ties, 0.0, 1.0)
             share[np.abs(above + ties - allowed) <= tolerance] = 1.0
@@ -103,39 +103,35 @@ class ThresholdFit:
         score[empty] = share[empty] = audited[empty] = math.nan
         return Thresholds(score, share, audited, np.where(unaffordable, 0.0, ties))
 
-    def _locate(self, weights: Weights, cumulated: Floats, target: Floats) -> tuple[Floats, Floats, Floats]:
+    def _locate(self, weights: Weights, counts: Floats, target: Floats) -> tuple[Floats, Floats, Floats]:
         """The first score by which `target` units are reached: the score, the units above it, those at it."""
-        rows = _rows(target)
-        block = _first_reaching(cumulated, rows, target)
-        above = np.where(block > 0, cumulated[rows, np.maximum(block, 1) - 1], 0.0)
-        ties = cumulated[rows, block] - above
+        block, above, ties = _first_reaching(counts, _rows(target), target)
         score = self._scores[self._starts[block]]
         mixed = self._scores[self._starts] != self._scores[self._ends - 1]
         order = np.argsort(block, axis=None, kind="stable")
         numbers, firsts = np.unique(block.ravel()[order], return_index=True)
+        small = weights.astype(np.int32)
         for number, inside in zip(numbers, np.split(order, firsts[1:]), strict=True):
             if mixed[number]:
                 cells = np.unravel_index(inside, block.shape)
-                found = self._refine(int(number), weights, cells[0], target[cells], above[cells])
-                score[cells], above[cells], ties[cells] = found
+                found = self._refine(int(number), small, cells[0], target[cells] - above[cells])
+                score[cells], ties[cells] = found[0], found[2]
+                above[cells] += found[1]
         return score, above, ties
 
     def _refine(
-        self, block: int, weights: Weights, rows: Ints, target: Floats, above: Floats
+        self, block: int, weights: NDArray[np.int32], rows: Ints, target: Floats
     ) -> tuple[Floats, Floats, Floats]:
-        """Where in a block of several scores the targets of some resamples are reached."""
+        """Where in a block of several scores the targets of some resamples are reached, as `_locate` says."""
         scores = self._scores[self._starts[block] : self._ends[block]]
         cluster = self._cluster[self._starts[block] : self._ends[block]]
         drawn, position = np.unique(rows, return_inverse=True)
-        cells: Ints = drawn[:, None] * weights.shape[1] + cluster
-        counts: Floats = weights.ravel()[cells]
+        counts = np.take(weights if drawn.size == len(weights) else weights[drawn], cluster, axis=1)
         firsts = np.append(0, np.flatnonzero(scores[1:] != scores[:-1]) + 1)
         if firsts.size < scores.size:
             counts = np.add.reduceat(counts, firsts, axis=1)
-        reached = np.cumsum(counts, axis=1)
-        at = _first_reaching(reached, position, target - above)
-        own = counts[position, at]
-        return scores[firsts[at]], above + reached[position, at] - own, own
+        place, above, ties = _first_reaching(counts, position, target)
+        return scores[firsts[place]], above, ties
 
 
 class SafetyOf:
@@ -165,13 +161,15 @@ class SafetyOf:
         """
         if not self._highest.size:
             return np.full(score.shape, 0.0 if missing else math.nan)
-        drawn = weights[:, self._cluster]
-        count = np.add.reduceat(drawn, self._firsts, axis=1)
-        harm = np.add.reduceat(drawn * self._harm, self._firsts, axis=1)
+        count = np.take(weights, self._cluster, axis=1)
+        harm = count * self._harm
+        if self._firsts.size < self._cluster.size:
+            count, harm = (np.add.reduceat(values, self._firsts, axis=1) for values in (count, harm))
         lower = np.searchsorted(self._highest, score, side="left")
         upper = np.searchsorted(self._highest, score, side="right")
         rows = _rows(score)
-        caught = _beyond(count)[rows, upper]
+        before = _before(count)
+        caught = before[:, -1:] - before[rows, upper]
         missed = _before(harm)[rows, lower]
         for offset in range(int((upper - lower).max(initial=0))):
             column = lower + offset
@@ -197,21 +195,26 @@ def catches(attack: Attack, score: Floats, share: Floats) -> Floats:
 
 def _before(values: Floats) -> Floats:
     """By row, the sum of what stands before each place."""
-    return np.concatenate([np.zeros((values.shape[0], 1)), np.cumsum(values, axis=1)], axis=1)
+    sums = np.zeros((values.shape[0], values.shape[1] + 1))
+    np.cumsum(values, axis=1, out=sums[:, 1:])
+    return sums
 
 
-def _beyond(values: Floats) -> Floats:
-    """By row, the sum of what stands at each place and after it."""
-    return _before(values[:, ::-1])[:, ::-1].copy()
+def _first_reaching(
+    counts: Floats | NDArray[np.int32], rows: Ints, target: Floats
+) -> tuple[Ints, Floats, Floats]:
+    """The first place in a row by which its whole numbers add up to the target, the last if none is.
 
-
-def _first_reaching(cumulated: Floats, rows: Ints, target: Floats) -> Ints:
-    """The first place in a row of growing whole numbers that is at least the target; the last if none is."""
-    step = cumulated.max(initial=0.0) + 1
-    lifts: Floats = np.arange(cumulated.shape[0], dtype=np.float64) * step
-    lifted: Floats = cumulated + lifts[:, None]
-    found = np.searchsorted(lifted.ravel(), target + lifts[rows]) - rows * cumulated.shape[1]
-    return np.minimum(found, cumulated.shape[1] - 1).astype(np.intp)
+    Returns:
+        The place, what is before it and what is at it.
+    """
+    width = counts.shape[1]
+    sums = np.zeros(counts.size + 1)
+    np.cumsum(counts, out=sums[1:])  # over all rows, so that they are in order and can be searched at once
+    base = sums[rows * width]
+    found = np.searchsorted(sums[1:], target + base) - rows * width
+    place = rows * width + np.clip(found, 0, width - 1)
+    return place - rows * width, sums[place] - base, sums[place + 1] - sums[place]
 
 
 def _rows(values: Floats) -> Ints:

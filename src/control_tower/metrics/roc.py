@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from control_tower.metrics.audits import TIE_DECIMALS
 from control_tower.metrics.bootstrap import NORMAL_QUANTILE, wilson
-from control_tower.metrics.columns import Ints, Level, Monitor
+from control_tower.metrics.columns import Ints, Level, Monitor, known
 from control_tower.metrics.report import Estimate, Roc, Scores
 from control_tower.metrics.samples import Floats, SampleNumbers
 
@@ -122,35 +123,34 @@ def _collect(
 ) -> Scored:
     """The scores of a level; what lacks one has the score `unscored`, or is left out."""
     names: dict[str, int] = {}
-    found: list[Floats] = [np.zeros(0)]
-    sizes: list[int] = []
-    lacking: list[int] = []
-    for sample in samples:
-        scores, without = _of_sample(monitor, sample)
-        found.append(scores)
-        sizes.append(scores.size)
-        lacking.append(without)
     numbers = np.array([names.setdefault(cluster(sample), len(names)) for sample in samples], dtype=np.intp)
-    scores = np.round(np.concatenate(found), TIE_DECIMALS)
-    of_score = np.repeat(numbers, sizes)
+    scores, owner, lacking = _scores(monitor, samples)
     if unscored is not None:
-        scores = np.concatenate([scores, np.full(sum(lacking), unscored)])
-        of_score = np.concatenate([of_score, np.repeat(numbers, lacking)])
-    return Scored(scores, of_score, sum(lacking))
+        scores = np.concatenate([scores, np.full(lacking.size, unscored)])
+        owner = np.concatenate([owner, lacking])
+    return Scored(scores, numbers[owner], lacking.size)
 
 
-def _of_sample(monitor: Monitor, sample: SampleNumbers) -> tuple[Floats, int]:
-    """The scores of a sample at a level, and how many are lacking."""
-    numbers = monitor.numbers(sample)
-    end = None if sample.landed_at is None else sample.landed_at + 1
+def _scores(monitor: Monitor, samples: Sequence[SampleNumbers]) -> tuple[Floats, Ints, Ints]:
+    """The scores of a level, the sample of each, and the sample of each that is lacking."""
     if monitor.level == "action":
-        scores = numbers.actions[:end]
-        return scores[~np.isnan(scores)], int(numbers.lacking[:end].sum())
+        ends = [None if sample.landed_at is None else sample.landed_at + 1 for sample in samples]
+        said = [(monitor.numbers(sample), end) for sample, end in zip(samples, ends, strict=True)]
+        scores, owner = _joined([numbers.actions[:end] for numbers, end in said])
+        lacking, of_lacking = _joined([numbers.lacking[:end] for numbers, end in said])
+        return *known(scores, owner), of_lacking[lacking.astype(bool)]
     if monitor.judges_trajectories:
-        scores = np.array([numbers.trajectory])
-        return scores[~np.isnan(scores)], int(math.isnan(numbers.trajectory))
-    scores = monitor.in_time(sample)
-    return scores, int(not scores.size)
+        runs = [monitor.numbers(sample).trajectory for sample in samples]
+        scores, owner = known(np.array(runs, dtype=np.float64), np.arange(len(runs)))
+    else:
+        scores, owner = monitor.in_time(samples)
+    return scores, owner, np.setdiff1d(np.arange(len(samples)), owner)
+
+
+def _joined(arrays: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], Ints]:
+    """The arrays one after the other, and which of them each number is from."""
+    owner = np.repeat(np.arange(len(arrays)), [array.size for array in arrays])
+    return np.concatenate([np.zeros(0), *arrays]), owner
 
 
 def _at_least(scores: Floats, values: Floats) -> Floats:

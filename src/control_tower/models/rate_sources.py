@@ -1,7 +1,7 @@
-"""Where rates come from: the user's own file, then the user's cache, then what genai-prices ships."""
+"""Where rates come from: the user's own file, then its cache or the viewer, then what genai-prices ships."""
 
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from control_tower.models.rates import (
     undated,
 )
 
-FILE, CACHE, BUILT_IN, GENAI_PRICES, UNPRICED = "file", "cache", "built in", "genai-prices", "unpriced"
+FILE, CACHE, VIEWER, BUILT_IN = "file", "cache", "viewer", "built in"
+GENAI_PRICES, UNPRICED = "genai-prices", "unpriced"
 
 CACHE_NAME = "model_rates.json"
 
@@ -61,12 +62,16 @@ class Prices:
         ValidationError: the source of prices is unknown.
     """
 
-    def __init__(self) -> None:
-        pricing = config.get("pricing", "file")
-        if pricing not in ("file", "off"):
-            later = "; a viewer's prices are not available yet" if pricing == "api" else ""
-            raise ValidationError(f"CONTROL_TOWER_PRICING is {pricing!r}; it can be file or off{later}")
-        self._tables = _tables() if pricing == "file" else None
+    def __init__(self, pricing: str | None = None) -> None:
+        """Reads the sources.
+
+        Args:
+            pricing: `file`, `api` or `off`; the configured one when None.
+        """
+        pricing = pricing or config.get("pricing", "file")
+        if pricing not in ("file", "api", "off"):
+            raise ValidationError(f"CONTROL_TOWER_PRICING is {pricing!r}; it can be file, api or off")
+        self._tables = None if pricing == "off" else _tables(api=pricing == "api")
         self._known: dict[str, Priced] = {}
 
     def priced(self, model: str) -> Priced:
@@ -102,10 +107,38 @@ class Prices:
         return Priced(model, RateRow(model=model, pricing=pricing), GENAI_PRICES)
 
 
-def _tables() -> list[tuple[str, RateTable]]:
+def known_models() -> list[str]:
+    """Full names of the models that have an alias, and of the demo's."""
+    from control_tower.models.aliases import ALIASES
+    from control_tower.models.openrouter import routed
+
+    built_in = [row.model for row in BUILT_IN_RATES if row.model.startswith("demo/")]
+    return [*(routed(name) for name in sorted(ALIASES.values())), *built_in]
+
+
+def price_list() -> tuple[RateRow, ...]:
+    """The prices of all known models that have one, as a viewer gives them out.
+
+    Raises:
+        OperationError: A rate file cannot be read.
+    """
+    return Prices("file").table(known_models()).rows
+
+
+def take_viewer_rates(read: Callable[[], RateTable]) -> None:
+    """Says how a viewer's table is read, where CONTROL_TOWER_PRICING is `api`."""
+    _readers[:] = [read]
+
+
+_readers: list[Callable[[], RateTable]] = []
+
+
+def _tables(*, api: bool) -> list[tuple[str, RateTable]]:
     named, cached = config.get("model_rates"), config.cache_dir() / CACHE_NAME
     tables = [(FILE, read_rates(Path(named)))] if named else []
-    if cached.is_file():
+    if api:
+        tables += [(VIEWER, read()) for read in _readers]
+    elif cached.is_file():
         tables.append((CACHE, read_rates(cached)))
     return [*tables, (BUILT_IN, RateTable(rows=BUILT_IN_RATES))]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -22,6 +23,8 @@ from control_tower.monitors.prompt import factory_prompt, load_prompt, packaged_
 from control_tower.monitors.registry import monitors as registry
 
 if TYPE_CHECKING:
+    from inspect_ai.scorer import ScoreReducer
+
     from control_tower.registry import Entry, LoadedFile
 
 CotLevel = Literal["none", "text", "cot"]
@@ -127,13 +130,17 @@ class CombineRule(BaseModel):
         """The combined number; None of nothing, or when the reducer gives no number."""
         from inspect_ai.scorer import Score
 
-        from control_tower.inspect_private import score_reducer
         from control_tower.records.monitor_scores import read_suspicion
 
         if not numbers:
             return None
-        reduced = score_reducer(self.name, self.args)([Score(value=number) for number in numbers])
-        return read_suspicion(reduced.value)
+        return read_suspicion(self._reducer([Score(value=number) for number in numbers]).value)
+
+    @cached_property
+    def _reducer(self) -> ScoreReducer:
+        from control_tower.inspect_private import score_reducer
+
+        return score_reducer(self.name, self.args)
 
 
 def parse_monitors(value: Any) -> tuple[Monitor, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -28,9 +30,29 @@ class MonitorScores(StoreModel):
     items: list[dict[str, Any]] = Field(default_factory=list)
 
 
+_aside: ContextVar[list[MonitorEntry] | None] = ContextVar("aside", default=None)
+
+
+@contextmanager
+def verdicts_stored_once() -> Generator[None]:
+    """Keep the running sample's verdicts aside meanwhile, and store them when it ends, however that is.
+
+    Inspect compares the store before and after every span, so a list that grows in it makes steps slower.
+    """
+    verdicts: list[MonitorEntry] = []
+    token = _aside.set(verdicts)
+    try:
+        yield
+    finally:
+        _aside.reset(token)
+        if verdicts:
+            _record(verdicts)
+
+
 def recorded_verdicts() -> list[MonitorEntry]:
     """The verdicts of the running sample so far."""
-    return [MonitorEntry.from_json(item) for item in store_as(MonitorScores).items]
+    stored = [MonitorEntry.from_json(item) for item in store_as(MonitorScores).items]
+    return [*stored, *(_aside.get() or ())]
 
 
 @dataclass(frozen=True)
@@ -160,5 +182,8 @@ def about_verdict(
 
 
 def _record(verdicts: Sequence[MonitorEntry]) -> None:
+    if (aside := _aside.get()) is not None:
+        aside += verdicts
+        return
     scores = store_as(MonitorScores)
     scores.items = [*scores.items, *(verdict.as_json() for verdict in verdicts)]

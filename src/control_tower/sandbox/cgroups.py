@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +14,8 @@ from pathlib import Path
 from control_tower.sandbox.owners import owned_name, owner_is_dead
 
 _CONTROLLERS = ("memory", "pids")
+_SANDBOX = "ct-sandbox"
+_OOM_COUNTERS = ("memory.events.local", "memory.oom_control")
 
 
 @dataclass
@@ -22,9 +25,15 @@ class ControlGroup:
     folders: list[Path] = field(default_factory=list[Path])
 
     @classmethod
-    def create(cls, memory: int, processes: int) -> ControlGroup | None:
-        """New groups with these limits; None where this user cannot make them."""
-        name = owned_name("ct-sandbox")
+    def create(cls, memory: int | None, processes: int | None, prefix: str = _SANDBOX) -> ControlGroup | None:
+        """New groups with these limits; None where this user cannot make them.
+
+        Args:
+            memory: Bytes that its processes may have together; None is no limit.
+            processes: How many they may be; None is no limit.
+            prefix: How the groups' names begin.
+        """
+        name = owned_name(prefix)
         group = cls()
         try:
             for parent, settings in _places(memory, processes):
@@ -32,7 +41,7 @@ class ControlGroup:
                 folder.mkdir()
                 group.folders.append(folder)
                 for file, value, required in settings:
-                    if required or (folder / file).exists():
+                    if value is not None and (required or (folder / file).exists()):
                         (folder / file).write_text(str(value))
         except OSError:
             group.remove()
@@ -43,21 +52,60 @@ class ControlGroup:
         """Open files through which a process joins the groups; the caller closes them."""
         return tuple(os.open(folder / "cgroup.procs", os.O_WRONLY) for folder in self.folders)
 
+    def kill(self) -> None:
+        """End all processes in the groups and in those that were made in them."""
+        for folder in self.folders:
+            for inner in (folder, *folder.rglob("ct-*")):
+                _kill(inner)
+
+    def out_of_memory(self) -> bool:
+        """Whether the kernel ended a process of the groups themselves because memory ran out."""
+        counters = (folder / file for folder in self.folders for file in _OOM_COUNTERS)
+        return any(
+            line.startswith("oom_kill ") and line != "oom_kill 0"
+            for file in counters
+            for line in _lines(file)
+        )
+
     def remove(self) -> None:
         """Remove the groups; their processes must be ending."""
         for folder in self.folders:
             _remove(folder, 2.0)
 
 
-def sweep() -> None:
-    """Remove groups that a dead process of this program left behind."""
-    for parent, _settings in _places(1, 1):
-        for folder in parent.glob("ct-sandbox-*"):
+def sweep(prefix: str = _SANDBOX, patience: float = 0.0) -> None:
+    """Remove groups that a dead process of this program left behind, and end what still runs in them.
+
+    Args:
+        prefix: How the groups' names begin.
+        patience: Seconds in which processes of such a group may come to their end.
+    """
+    for parent, _settings in _places(None, None):
+        for folder in parent.glob(f"{prefix}-*"):
             if owner_is_dead(folder.name):
-                _remove(folder, 0.0)
+                ControlGroup([folder]).kill()
+                _remove(folder, patience)
+
+
+def _kill(folder: Path) -> None:
+    try:
+        (folder / "cgroup.kill").write_text("1")
+        return
+    except OSError:
+        pass
+    # Before Linux 5.14 they are ended one by one, until none was started meanwhile.
+    for _ in range(10):
+        if not (members := _lines(folder / "cgroup.procs")):
+            return
+        for member in members:
+            with suppress(OSError):
+                os.kill(int(member), signal.SIGKILL)
+        time.sleep(0.005)
 
 
 def _remove(folder: Path, patience: float) -> None:
+    for inner in folder.glob("ct-*"):
+        _remove(inner, patience)
     deadline = time.monotonic() + patience
     while True:
         with suppress(FileNotFoundError):
@@ -72,13 +120,19 @@ def _remove(folder: Path, patience: float) -> None:
         return
 
 
-def _places(memory: int, processes: int) -> Iterator[tuple[Path, list[tuple[str, int | str, bool]]]]:
+def _places(
+    memory: int | None, processes: int | None
+) -> Iterator[tuple[Path, list[tuple[str, int | None, bool]]]]:
     """Parent folders and the settings (file, value, required) of the groups to make there."""
     places = _parents()
     if "unified" in places:
         yield (
             places["unified"],
-            [("memory.max", memory, True), ("memory.swap.max", 0, False), ("pids.max", processes, True)],
+            [
+                ("memory.max", memory, True),
+                ("memory.swap.max", None if memory is None else 0, False),
+                ("pids.max", processes, True),
+            ],
         )
     elif all(name in places for name in _CONTROLLERS):
         yield (
@@ -141,7 +195,7 @@ def _mounts() -> dict[str, tuple[str, Path]]:
     return mounts
 
 
-def _lines(path: str) -> list[str]:
+def _lines(path: str | Path) -> list[str]:
     try:
         return Path(path).read_text().splitlines()
     except OSError:

@@ -11,13 +11,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
-import signal
 import socket
-import stat
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +23,7 @@ from typing_extensions import override
 from control_tower.sandbox.compose import ComposeFile, Service
 from control_tower.sandbox.interpreter import host_interpreter
 from control_tower.sandbox.machine import BOOTSTRAP, CommandLimits, Entry, Machine
-from control_tower.sandbox.owners import owned_name, owner_is_dead
+from control_tower.sandbox.owners import kill_all, owned_name, owner_is_dead, remove_tree
 from control_tower.sandbox.rootfs import HOME, PATH, service_entries
 from control_tower.sandbox.services import MachineGroup, ServiceSandbox
 
@@ -110,8 +106,7 @@ class _ProcessGroup(MachineGroup):
 
     @override
     def release(self) -> None:
-        _kill_marked(self._name)
-        _remove(self._folder)
+        _end(self._folder)
 
 
 class _Ports:
@@ -137,28 +132,10 @@ def sweep() -> None:
     """End the processes and remove the folders that a dead process of this program left behind."""
     for folder in Path(tempfile.gettempdir()).resolve().glob(f"{_PREFIX}-*"):
         if owner_is_dead(folder.name):
-            _kill_marked(folder.name)
-            _remove(folder)
+            _end(folder)
 
 
-def _kill_marked(name: str) -> None:
-    """End processes that carry a sample's marker, where /proc shows environments."""
-    marker = f"{_MARKER}={name}".encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if marker in (entry / "environ").read_bytes().split(b"\0"):
-                os.kill(int(entry.name), signal.SIGKILL)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder whatever modes its content has."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if not folder.exists():
-        return
-    for parent, folders, _files in os.walk(folder):
-        for name in folders:
-            path = Path(parent, name)
-            if not path.is_symlink():
-                with suppress(OSError):
-                    path.chmod(stat.S_IRWXU)
-    shutil.rmtree(folder, ignore_errors=True)
+def _end(folder: Path) -> None:
+    """End the processes that carry a sample's marker, and remove its folder."""
+    kill_all(_MARKER, lambda name: name == folder.name)
+    remove_tree(folder)

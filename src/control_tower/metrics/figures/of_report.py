@@ -120,7 +120,7 @@ def _roc(report: Report) -> Figure | NoFigure:
         [
             RocCurve(
                 e.name,
-                f"{e.name}: {_auroc(curve)}",
+                f"{e.name}\n{_auroc(curve)}",
                 curve.level,
                 tuple(zip(curve.false_positives.tolist(), curve.true_positives.tolist(), strict=True)),
             )

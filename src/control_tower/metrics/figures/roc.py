@@ -18,7 +18,7 @@ class RocCurve:
 
     name: str
     label: str
-    """As the legend has it, with its AUROC."""
+    """As the legend has it, in lines: its name, its AUROC, which a long name does not cut off."""
     level: str
     """`action` or `trajectory`; each has a panel."""
     points: tuple[tuple[float, float], ...]
@@ -61,7 +61,7 @@ def _panel(level: str, curves: Sequence[RocCurve], names: Sequence[str]) -> Spec
         "columns": 1,
         "symbolSize": LINE_SYMBOL,
         "values": [c.name for c in curves],
-        "labelExpr": lookup({c.name: c.label for c in curves}),
+        "labelExpr": f"split({lookup({c.name: c.label for c in curves})}, '\\n')",
     }
     return {
         "title": {"text": f"By {level}", "fontSize": 12, "fontWeight": "normal", "offset": 6},

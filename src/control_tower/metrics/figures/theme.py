@@ -24,8 +24,7 @@ class Theme:
     """References, and what is missing."""
     grid: str
     series: tuple[str, ...]
-    honest: str
-    attack: str
+    """Of what is compared; of the two streams the first two."""
     ramp: tuple[str, ...]
     """From score 0 to score 100."""
 
@@ -77,7 +76,7 @@ class Theme:
             },
             "range": {
                 "series": list(self.series),
-                "streams": [self.honest, self.attack],
+                "streams": list(self.series[:2]),
                 "scores": list(self.ramp),
             },
             "style": {
@@ -86,7 +85,7 @@ class Theme:
                 "note": {"color": self.ink, "fontSize": 10},
                 "missing": {"color": self.muted, "strokeWidth": 1.2},
                 "audited": {"color": self.ink, "strokeWidth": 1.4},
-                "landing": {"color": self.attack},
+                "landing": {"color": self.series[1]},
             },
         }
 
@@ -98,8 +97,6 @@ LIGHT = Theme(
     muted="#6e7781",
     grid="#e4e7eb",
     series=("#0072b2", "#d55e00", "#1b9e77", "#a6338a", "#8f8246", "#3b2a80", "#222222"),
-    honest="#0072b2",
-    attack="#d55e00",
     ramp=("#dfe7f1", "#9fc0de", "#6c8fc7", "#7a5aa8", "#8c2673", "#5c0b3a"),
 )
 
@@ -110,8 +107,6 @@ DARK = Theme(
     muted="#9aa4af",
     grid="#2c3238",
     series=("#4aa8e8", "#ff8a3d", "#35c9a0", "#f0b4d8", "#f7f3a6", "#9a66f2", "#8d969e"),
-    honest="#4aa8e8",
-    attack="#ff8a3d",
     ramp=("#2c3a4d", "#3f5f86", "#6a74b8", "#a773c4", "#e07fb0", "#ffd0d6"),
 )
 

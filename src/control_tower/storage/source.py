@@ -45,7 +45,7 @@ def open_source(log: str | Path) -> ByteSource:
         OperationError: It cannot be opened.
     """
     if isinstance(log, str) and log.startswith("s3://"):
-        from control_tower.logs.s3_source import S3Source
+        from control_tower.storage.s3_object import S3Source
 
         return S3Source(log)
     return FileSource(log)
@@ -68,7 +68,8 @@ class FileSource:
             raise StateError(f"{self.path}: there is no such file") from None
         except OSError as error:
             raise OperationError(f"{self.path}: cannot be opened: {error.strerror}") from error
-        self._version = self._stat()
+        self.status = os.fstat(self._file.fileno())
+        """The file as it was opened."""
 
     @property
     def name(self) -> str:
@@ -76,7 +77,7 @@ class FileSource:
 
     @property
     def size(self) -> int:
-        return self._version[0]
+        return self.status.st_size
 
     def read_at(self, offset: int, length: int) -> bytes:
         data = bytearray()
@@ -88,16 +89,14 @@ class FileSource:
                 data += part
         except OSError as error:
             raise OperationError(f"{self.name}: cannot be read: {error.strerror}") from error
-        if len(data) != length or self._stat() != self._version:
+        now = os.fstat(self._file.fileno())
+        changed = (now.st_size, now.st_mtime_ns) != (self.status.st_size, self.status.st_mtime_ns)
+        if len(data) != length or changed:
             raise OperationError(f"{self.name}: changed while it was being read; try again")
         return bytes(data)
 
     def close(self) -> None:
         self._file.close()
-
-    def _stat(self) -> tuple[int, int]:
-        status = os.fstat(self._file.fileno())
-        return status.st_size, status.st_mtime_ns
 
     def __enter__(self) -> Self:
         return self

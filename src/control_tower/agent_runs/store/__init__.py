@@ -1,0 +1,1 @@
+"""Documents with columns to find them by, in SQLite or MongoDB."""

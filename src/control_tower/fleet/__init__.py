@@ -1,0 +1,1 @@
+"""A fleet: many jobs on workers that may vanish, and exactly one accepted result for each job."""

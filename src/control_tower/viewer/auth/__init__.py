@@ -1,0 +1,1 @@
+"""Who asks: logins, tokens and sessions of the web application, as endpoints and as pages."""
