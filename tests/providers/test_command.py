@@ -27,6 +27,8 @@ SPY = "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; ca
 
 STOP = prompt("control_tower.policies.prompts", "stop_attacking")
 
+_CT = os.fsencode(Path(sys.executable).with_name("ct"))
+
 
 @pytest.fixture(autouse=True)
 def _bubblewrap() -> None:
@@ -50,7 +52,7 @@ def run(arguments: list[str], extra: dict[str, str], folder: Path) -> Watched:
     """Run `ct`, watching the arguments and environments of all that it starts."""
     seen = Watched()
     process = subprocess.Popen(
-        [str(Path(sys.executable).with_name("ct")), *arguments],
+        [_CT, *arguments],
         cwd=folder,
         env={**os.environ, **extra},
         stdin=subprocess.DEVNULL,
@@ -71,15 +73,15 @@ def run(arguments: list[str], extra: dict[str, str], folder: Path) -> Watched:
 
 
 def _watch(root: int, seen: Watched, done: threading.Event) -> None:
-    ours = _read(f"/proc/{root}/cmdline")
     while not done.wait(0.02):
         for pid in _with_children(root):
             program = _read(f"/proc/{pid}/cmdline")
             environment = b""
             # A child that has not yet begun its own program shows ours; git is asked about our checkout.
-            if program != ours and not program.startswith((b"git\0", b"/usr/bin/git\0")):
+            ours = _CT in program.split(b"\0")[:2]
+            if program and not ours and not program.startswith((b"git\0", b"/usr/bin/git\0")):
                 environment = _read(f"/proc/{pid}/environ")
-                seen.programs |= {program.partition(b"\0")[0]} if program else set()
+                seen.programs |= {program.partition(b"\0")[0]}
             for content in (program, environment):
                 if any(key in content for key in KEYS):
                     seen.leaks.add(repr(program[:200]))

@@ -90,25 +90,38 @@ async def finish(site: Site, begun: Row, header: JsonObject, facts: ArchiveFacts
     """
     rows = await site.store.find(TRAJECTORIES, Equals("run_id", begun.id))
     kept = [SampleKey(str(row.listed["eval_sample_id"]), int(row.listed["epoch"])) for row in rows]
-    if lacking := facts.samples.keys() - kept:
+    lacking = facts.samples.keys() - kept
+    if lacking and await _is_as_begun(site, begun):
         raise BadRequest(f"run {begun.id}: there is no trajectory of sample {min(lacking)}")
-    if len(kept) != len(facts.samples):
-        raise BadRequest(f"run {begun.id}: a sample has more than one trajectory")
-    whole: JsonObject = {
-        **header,
-        "tags": normal_tags(header["tags"]),
-        "run_id": begun.id,
-        "trajectory_count": len(kept),
-        "created_at": begun.columns["created"],
-        "created_by": begun.columns["creator"],
-        "comments": [],
-    }
-    if await site.store.replace(RUNS, run_row(begun, whole, facts, rows)):
+    if not lacking and await _finish(site, begun, header, facts, rows):
         return True
     there = await find_run(site, begun.id)
     if there is None or not is_whole(there):
         raise Conflict(f"run {begun.id}: was changed as it came; try again")
     return False
+
+
+async def _is_as_begun(site: Site, begun: Row) -> bool:
+    """Whether nobody has finished the run since, or removed it and its trajectories."""
+    there = await find_run(site, begun.id)
+    return there is not None and (there.rev, there.columns) == (begun.rev, begun.columns)
+
+
+async def _finish(
+    site: Site, begun: Row, header: JsonObject, facts: ArchiveFacts, rows: Sequence[Row]
+) -> bool:
+    if len(rows) != len(facts.samples):
+        raise BadRequest(f"run {begun.id}: a sample has more than one trajectory")
+    whole: JsonObject = {
+        **header,
+        "tags": normal_tags(header["tags"]),
+        "run_id": begun.id,
+        "trajectory_count": len(rows),
+        "created_at": begun.columns["created"],
+        "created_by": begun.columns["creator"],
+        "comments": [],
+    }
+    return await site.store.replace(RUNS, run_row(begun, whole, facts, rows))
 
 
 async def show(site: Site, row: Row) -> Row:

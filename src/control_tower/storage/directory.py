@@ -93,9 +93,11 @@ class DirectoryBlobs(ThreadedBlobs):
     def _parts(self, upload: str) -> dict[int, Part]:
         parts: dict[int, Part] = {}
         for entry in _entries(self._staged / upload):
-            if entry.name.isdecimal():
-                number, status = int(entry.name), entry.stat()
-                parts[number] = Part(number, status.st_size, _e_tag(status))
+            # Another may abandon the upload meanwhile.
+            with suppress(FileNotFoundError):
+                if entry.name.isdecimal():
+                    number, status = int(entry.name), entry.stat()
+                    parts[number] = Part(number, status.st_size, _e_tag(status))
         return parts
 
     def _part_pieces(self, upload: str, part: Part) -> Iterator[bytes]:
