@@ -5,6 +5,7 @@ import signal
 import struct
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,22 @@ def test_a_group_is_made_with_its_limits_and_what_the_dead_left_is_swept() -> No
     finally:
         group.remove()
     assert not any(folder.exists() for folder in group.folders)
+
+
+def test_two_may_sweep_the_same_groups_at_once() -> None:
+    group = ControlGroup.create(64 << 20, 10)
+    if group is None:
+        pytest.skip("this user cannot make control groups here")
+    try:
+        place = group.folders[0]
+        for n in range(40):
+            (place.with_name(f"ct-sandbox-4194303-1-dead{n}") / "ct-inner" / "ct-inmost").mkdir(parents=True)
+        with ThreadPoolExecutor(4) as pool:
+            for swept in [pool.submit(cgroups.sweep, patience=2.0) for _ in range(4)]:
+                swept.result()
+        assert not list(place.parent.glob("ct-sandbox-4194303-*"))
+    finally:
+        group.remove()
 
 
 def test_folders_of_dead_runs_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

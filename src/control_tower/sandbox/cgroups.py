@@ -55,8 +55,8 @@ class ControlGroup:
     def kill(self) -> None:
         """End all processes in the groups and in those that were made in them."""
         for folder in self.folders:
-            for inner in (folder, *folder.rglob("ct-*")):
-                _kill(inner)
+            for group in _tree(folder):
+                _kill(group)
 
     def out_of_memory(self) -> bool:
         """Whether the kernel ended a process of the groups themselves because memory ran out."""
@@ -87,6 +87,17 @@ def sweep(prefix: str = _SANDBOX, patience: float = 0.0) -> None:
                 _remove(folder, patience)
 
 
+def _tree(folder: Path) -> Iterator[Path]:
+    """A group, then those that were made in it; others may remove them meanwhile."""
+    yield folder
+    try:
+        made = list(folder.glob("ct-*"))
+    except FileNotFoundError:
+        return
+    for inner in made:
+        yield from _tree(inner)
+
+
 def _kill(folder: Path) -> None:
     try:
         (folder / "cgroup.kill").write_text("1")
@@ -104,20 +115,18 @@ def _kill(folder: Path) -> None:
 
 
 def _remove(folder: Path, patience: float) -> None:
-    for inner in folder.glob("ct-*"):
-        _remove(inner, patience)
-    deadline = time.monotonic() + patience
-    while True:
-        with suppress(FileNotFoundError):
+    for group in reversed(list(_tree(folder))):
+        deadline = time.monotonic() + patience
+        while True:
             try:
-                folder.rmdir()
+                group.rmdir()
             except FileNotFoundError:
-                return
+                pass
             except OSError:
                 if time.monotonic() < deadline:
                     time.sleep(0.005)
                     continue
-        return
+            break
 
 
 def _places(

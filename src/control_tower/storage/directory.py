@@ -152,10 +152,10 @@ class DirectoryBlobs(ThreadedBlobs):
 
     def _clean(self, before: float) -> int:
         count = 0
-        for path in self._staged.glob(f"*/{_TEMPORARY}*"):
+        for entry in (entry for folder in _entries(self._staged) for entry in _entries(folder.path)):
             with suppress(FileNotFoundError):
-                if path.stat().st_mtime < before:
-                    path.unlink()
+                if entry.name.startswith(_TEMPORARY) and entry.stat().st_mtime < before:
+                    os.unlink(entry.path)
                     count += 1
         return count
 
