@@ -20,7 +20,7 @@ from control_tower.fleet.machines import Size
 from control_tower.fleet.messages import Offer
 from control_tower.fleet.outcomes import Category, Verdict
 from control_tower.fleet.outside import Outside
-from control_tower.fleet.ports import BATCH, Instance, Launch, Launched
+from control_tower.fleet.ports import Instance, Launch, Launched
 from control_tower.fleet.reconcile import Policy
 from control_tower.fleet.sqlite_queue import SqliteQueue
 from control_tower.fleet.system_clock import SystemClock
@@ -139,7 +139,7 @@ async def offer(folder: Path, count: int) -> dict[str, float]:
     """Offers jobs as a controller does; seconds."""
     queue = outside(folder, Tasks()).work
     texts = [Offer(f=FLEET, j=job, n=1).text() for job in jobs(count)]
-    batches = [texts[at : at + BATCH] for at in range(0, count, BATCH)]
+    batches = [texts[at : at + queue.batch] for at in range(0, count, queue.batch)]
 
     async def send(some: Sequence[Sequence[str]]) -> None:
         for batch in some:

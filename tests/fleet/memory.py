@@ -61,6 +61,8 @@ class MemoryStore:
 class MemoryQueue:
     """Messages of this process, given in random order."""
 
+    batch = 10
+
     def __init__(self, clock: Clock, *, visibility: float = 60.0, random: Random | None = None) -> None:
         self.visibility = visibility
         self._clock = clock

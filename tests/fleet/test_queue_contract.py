@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from control_tower.fleet.ports import BATCH, Delivery, Queue
+from control_tower.fleet.ports import Delivery, Queue
 from control_tower.fleet.sqlite_queue import SqliteQueue
 from control_tower.fleet.system_clock import SystemClock
 from tests.fleet.memory import MemoryQueue
@@ -46,27 +46,28 @@ def run(call: Awaitable[T]) -> T:
 async def drained(queue: Queue) -> list[Delivery]:
     """All that is visible, acknowledged."""
     found: list[Delivery] = []
-    while batch := await queue.receive(BATCH, 0):
+    while batch := await queue.receive(queue.batch, 0):
         found += batch
         await queue.ack([one.receipt for one in batch])
     return found
 
 
 def test_every_message_comes_and_an_acknowledged_one_never_again(opened: Callable[[], Queue]) -> None:
-    sent = [f"message {n} \u00e9\n" for n in range(25)]
-    for start in range(0, 25, BATCH):
-        assert list(run(opened().send(sent[start : start + BATCH]))) == []
+    batch = opened().batch
+    sent = [f"message {n} \u00e9\n" for n in range(2 * batch + 5)]
+    for start in range(0, len(sent), batch):
+        assert list(run(opened().send(sent[start : start + batch]))) == []
     assert sorted(one.body for one in run(drained(opened()))) == sorted(sent)
     run(asyncio.sleep(VISIBILITY * 1.2))
-    assert list(run(opened().receive(BATCH, 0))) == []
+    assert list(run(opened().receive(10, 0))) == []
 
 
 def test_a_received_message_is_hidden_and_comes_again(opened: Callable[[], Queue]) -> None:
     run(opened().send(["a"]))
-    (first,) = run(opened().receive(BATCH, 0))
-    assert list(run(opened().receive(BATCH, 0))) == []
+    (first,) = run(opened().receive(10, 0))
+    assert list(run(opened().receive(10, 0))) == []
     assert run(opened().depth()).hidden == 1
-    (second,) = run(opened().receive(BATCH, VISIBILITY * 3))
+    (second,) = run(opened().receive(10, VISIBILITY * 3))
     assert (first.body, second.body) == ("a", "a")
     assert first.receipt != second.receipt
 

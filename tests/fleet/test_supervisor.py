@@ -18,7 +18,7 @@ from control_tower.fleet.local_provider import LocalProvider, Record, worker_log
 from control_tower.fleet.messages import BootFailed, Bye, Hello, Message, Notice, Offer, read_message
 from control_tower.fleet.place import LocalPlace
 from control_tower.fleet.plan import FleetFile, FleetPlan, Job, publish
-from control_tower.fleet.ports import BATCH, Launch
+from control_tower.fleet.ports import Launch
 from control_tower.fleet.secrets_file import FileSecrets
 from control_tower.fleet.settings import FleetSettings
 from control_tower.fleet.sqlite_queue import SqliteQueue
@@ -88,7 +88,7 @@ class Fleet:
         queue, end = self._queue("done"), time.monotonic() + PATIENCE
         while len(found := [one for one in self.heard if isinstance(one, kind)]) < count:
             assert time.monotonic() < end, f"{self.heard}\n{self.logs()}"
-            for delivery in asyncio.run(queue.receive(BATCH, 1)):
+            for delivery in asyncio.run(queue.receive(queue.batch, 1)):
                 self.heard.append(read_message(delivery.body))
                 asyncio.run(queue.ack([delivery.receipt]))
         queue.close()
@@ -110,8 +110,8 @@ class Fleet:
         return record.pid
 
     def processes(self) -> list[int]:
-        """All whose command line or environment names the fleet."""
-        own, found = self.keys.fleet.encode(), list[int]()
+        """All whose command line or environment names the fleet's workers or their folder."""
+        own, found = os.fsencode(self.place.root), list[int]()
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
@@ -288,6 +288,21 @@ def test_a_launch_that_was_cut_off_is_finished_not_doubled(fleet: Callable[..., 
     assert it.launch(2) == [started, not_started]
     assert it.listed() == {started: False, not_started: False}
     assert it.pid(started) == pid
+
+
+def test_a_fleet_of_the_same_jobs_in_another_folder_has_other_workers(
+    fleet: Callable[..., Fleet], tmp_path: Path
+) -> None:
+    it = fleet("quick")
+    (worker,) = it.launch()
+    it.said(Hello)
+    (tmp_path / "other").mkdir()
+    other = Fleet(tmp_path / "other", "quick")
+    assert other.keys == it.keys
+    other.place.workers.mkdir(parents=True)
+    (other.place.workers / f"{worker}.json").write_text(Record(worker=worker).text())
+    assert other.listed() == {}
+    assert it.listed() == {worker: False}
 
 
 def test_secrets_are_where_nobody_sees_them(

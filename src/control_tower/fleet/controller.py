@@ -33,7 +33,7 @@ from control_tower.fleet.hands import Hands, LogKind
 from control_tower.fleet.lease import LeaseKeeper
 from control_tower.fleet.messages import read_message
 from control_tower.fleet.outside import Outside
-from control_tower.fleet.ports import BATCH, Provider, Unreachable
+from control_tower.fleet.ports import Provider, Unreachable
 from control_tower.fleet.progress import Progress, progress
 from control_tower.fleet.reconcile import Policy, State, decide
 from control_tower.fleet.standing import Standing, begin, read_asked, read_standing
@@ -228,11 +228,11 @@ class Controller:
                 await self._outside.clock.sleep(self._pace.tick)
                 continue
             try:
-                found = await done.receive(BATCH, 20.0)
+                found = await done.receive(done.batch, 20.0)
             except Unreachable:
                 await self._outside.clock.sleep(self._pace.tick)
                 continue
-            if len(found) < BATCH:
+            if len(found) < done.batch:
                 self.tell(Polled())
             for delivery in found:
                 try:

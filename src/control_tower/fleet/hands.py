@@ -31,7 +31,7 @@ from control_tower.fleet.facts import (
 from control_tower.fleet.messages import Offer
 from control_tower.fleet.outcomes import Verdict
 from control_tower.fleet.outside import Outside
-from control_tower.fleet.ports import BATCH, Launch, Provider, Queue, Unreachable
+from control_tower.fleet.ports import Launch, Provider, Queue, Unreachable
 from control_tower.fleet.sweep import Sweeper
 from control_tower.fleet.verdicts import read_verdict, verdict_meta
 from control_tower.fleet.wire import Unreadable
@@ -116,7 +116,7 @@ class Hands:
         """Begins to send offers."""
         for queue, safe in ((self._outside.safe, True), (self._outside.work, False)):
             some = [one for one in gives if one.safe == safe]
-            batches = [some[at : at + BATCH] for at in range(0, len(some), BATCH)]
+            batches = [some[at : at + queue.batch] for at in range(0, len(some), queue.batch)]
             for sender in range(min(_SENDERS, len(batches))):
                 self.sending += 1
                 self._outside.spawn(self._offer(queue, batches[sender::_SENDERS]))

@@ -136,7 +136,7 @@ class LocalProvider:
         scratch.mkdir(parents=True, mode=0o700)
         with worker_log(self._place, worker).open("ab") as log:
             process = subprocess.Popen(
-                [*self._program, "--root", str(self._place.root), *_names(self._place, worker)],
+                [*self._program, *_names(self._place, worker)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -203,7 +203,7 @@ def _resolved(place: LocalPlace) -> LocalPlace:
 
 
 def _names(place: LocalPlace, worker: str) -> list[str]:
-    return ["--fleet", place.fleet, "--worker", worker]
+    return ["--root", str(place.root), "--fleet", place.fleet, "--worker", worker]
 
 
 def _records(place: LocalPlace) -> Iterator[Record]:

@@ -14,9 +14,6 @@ from typing import Literal, Protocol
 
 from control_tower.errors import OperationError
 
-BATCH = 10
-"""Messages a queue takes or gives at once."""
-
 Body = bytes | Path
 """What an object is made of: bytes, or a file that stays as it is until the call returns."""
 
@@ -156,15 +153,20 @@ class Queue(Protocol):
     it was acknowledged. Any message may come twice.
     """
 
+    @property
+    def batch(self) -> int:
+        """How many messages it takes or gives at once, at most."""
+        ...
+
     async def send(self, bodies: Sequence[str]) -> Sequence[int]:
-        """Adds at most `BATCH` messages; returns the positions of those that were not taken."""
+        """Adds at most `batch` messages; returns the positions of those that were not taken."""
         ...
 
     async def receive(self, limit: int, wait: float) -> Sequence[Delivery]:
         """Takes visible messages.
 
         Args:
-            limit: How many at most, up to `BATCH`.
+            limit: How many at most, up to `batch`.
             wait: For how many seconds to wait for the first.
         """
         ...

@@ -30,6 +30,8 @@ CREATE UNIQUE INDEX IF NOT EXISTS receipts ON messages (receipt);
 class SqliteQueue:
     """One named queue of a file that holds several."""
 
+    batch = 100
+
     def __init__(self, file: Path, name: str, clock: Clock, *, visibility: float = 60.0) -> None:
         """Opens a queue; the file is made when something is asked of it.
 

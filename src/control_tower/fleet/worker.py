@@ -23,7 +23,7 @@ from control_tower.fleet.messages import (
 )
 from control_tower.fleet.outcomes import Category, outcome_of
 from control_tower.fleet.outside import Outside
-from control_tower.fleet.ports import BATCH, Body, BodyLost, Delivery, Head, Market, Queue, Unreachable
+from control_tower.fleet.ports import Body, BodyLost, Delivery, Head, Market, Queue, Unreachable
 from control_tower.fleet.verdicts import read_verdict, verdict_meta
 from control_tower.fleet.wire import Unreadable
 
@@ -163,7 +163,7 @@ class Worker:
             if (free := self._free()) <= 0 or not self._listening():
                 await self._bell.wait(HEARTBEAT)
             else:
-                await self._take(min(free, BATCH))
+                await self._take(free)
         while self.held or self._taking:
             await self._bell.wait(HEARTBEAT)
         self._say(Bye, reason="notice" if self._noticed else "idle")
@@ -223,16 +223,14 @@ class Worker:
         asked = self._control is not None and self._control.mode in ("drain", "stop")
         return asked or self._noticed or self._outside.clock.now() - self._busy > self.place.idle_timeout
 
-    async def _take(self, limit: int) -> None:
+    async def _take(self, most: int) -> None:
+        queue, found = self._outside.safe, list[Delivery]()
         try:
-            queue, found = self._outside.work, list[Delivery]()
             if self.place.market != "spot":
-                queue, found = self._outside.safe, list(await self._outside.safe.receive(limit, 0))
+                found = list(await queue.receive(min(most, queue.batch), 0))
             if not found:
-                queue, found = (
-                    self._outside.work,
-                    list(await self._outside.work.receive(limit, min(_WAIT, self.place.look))),
-                )
+                queue = self._outside.work
+                found = list(await queue.receive(min(most, queue.batch), min(_WAIT, self.place.look)))
         except Unreachable:
             await self._outside.clock.sleep(1.0 + self._jitter())
             return
@@ -482,7 +480,7 @@ class Worker:
         if self._flushing:
             return
         self._flushing = True
-        while (batch := self._spool[:BATCH]) and await self._send(batch):
+        while (batch := self._spool[: self._outside.done.batch]) and await self._send(batch):
             del self._spool[: len(batch)]
         self._flushing = False
 

@@ -228,7 +228,9 @@ class ThreadedBlobs(ABC):
             raise PartMissing(f"the upload lacks part {missing[0]}; send it, then complete again")
         arrived = sum(part.size for part in there.values())
         if size is not None and arrived < size:
-            raise PartMissing(f"{arrived} of {size} bytes have arrived; send what is missing, then complete again")
+            raise PartMissing(
+                f"{arrived} of {size} bytes have arrived; send what is missing, then complete again"
+            )
         parts = [there[number] for number in sorted(there)]
         digests = Digests()
         with self._whole(upload, parts) as whole:

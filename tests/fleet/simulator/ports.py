@@ -98,6 +98,8 @@ class SharedQueue:
 class SimQueue:
     """A queue as one machine reaches it."""
 
+    batch = 10
+
     def __init__(
         self,
         machine: Machine,
