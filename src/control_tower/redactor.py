@@ -8,9 +8,12 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
+PASSWORD = r"(?P<user>(?<=://)[^\s/:@]*:)(?P<password>[^\s/@]+)(?=@)"
+"""A password in an address."""
+
 _MASK = "***"
 _PATTERNS = (
-    r"(?P<user>(?<=://)[^\s/:@]*:)[^\s/@]+(?=@)",
+    PASSWORD,
     r"(?<![A-Za-z0-9_-])(?:sk-|gh[opsu]_|github_pat_|xox[abp]-|hf_|AKIA|AIza)[A-Za-z0-9_-]{16,}",
 )
 """What looks like a secret whatever its value: passwords in addresses, and tokens with a known beginning."""

@@ -107,11 +107,12 @@ def living(folder: Path) -> list[str]:
     found: list[str] = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            command = (process / "cmdline").read_bytes()
+            told = command + (process / "environ").read_bytes()
         except OSError:
             continue
         if str(folder).encode() in told and process.name != str(os.getpid()):
-            found.append((process / "cmdline").read_text())
+            found.append(os.fsdecode(command))
     return found
 
 

@@ -23,8 +23,8 @@ from control_tower.fleet.system_clock import SystemClock
 from control_tower.fleet.worker import Finish
 from control_tower.logs.archive import EvalArchive
 from control_tower.models.roles import parse_roles
-from control_tower.redactor import Redactor
 from tests.fleet.odd_policy import EPOCHS, SECRET
+from tests.support.control_groups import control_groups
 from tests.support.provider_records import Answer, Call, Failure, Tokens
 from tests.support.provider_stub import ProviderStub
 
@@ -73,9 +73,7 @@ class Attempts:
             Job(id=how, sample=SAMPLE, epoch=1 + epoch, task="demo/order_service/refunds", attack=False)
             for epoch, how in enumerate(EPOCHS)
         ]
-        spec = RunnerSpec(
-            file, jobs, scratch, {SECRET: CANARY}, redact=Redactor([CANARY]).text, grace=3, **settings
-        )
+        spec = RunnerSpec(file, jobs, scratch, {SECRET: CANARY}, grace=3, **settings)
         self.spec = spec
         self.runner = self.do(self._make(spec))
         self._number = 0
@@ -123,7 +121,7 @@ class Attempts:
         for one in self._ran:
             self.runner.forget(*one)
         files = [file.name for file in self.scratch.iterdir() if file.name != "parent.log"]
-        groups = [folder.name for folder in Path("/sys/fs/cgroup").rglob("ct-job-*")]
+        groups = [folder.name for folder in control_groups(f"ct-job-{os.getpid()}-")]
         return [*files, *groups, *map(str, alive(self.processes()))]
 
     def close(self) -> None:

@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.control_groups import control_groups
+
 
 def descendants(root: int) -> dict[int, str]:
     """Start times of the living processes below `root`, by their id."""
@@ -38,13 +40,9 @@ def is_running(pid: int, started: str) -> bool:
     return fields[0] not in "ZX" and fields[19] == started
 
 
-def groups_of(pid: int) -> list[str]:
+def groups_of(pid: int) -> list[Path]:
     """Control groups that a process of ours made."""
-    prefix = f"ct-sandbox-{pid}-"
-    walked = os.walk("/sys/fs/cgroup")
-    return [
-        f"{parent}/{name}" for parent, names, _files in walked for name in names if name.startswith(prefix)
-    ]
+    return control_groups(f"ct-sandbox-{pid}-")
 
 
 def mounts() -> set[str]:

@@ -116,7 +116,7 @@ def test_a_token_is_pasted_once_the_viewer_takes_it(viewer: ServedViewer, ct: Ct
     )
     for wrong, code in (
         (token[:-1], 2),
-        (token[:20] + "x" + token[21:], 2),
+        (token[:20] + ("y" if token[20] == "x" else "x") + token[21:], 2),
         ("", 2),
         ("other_kind_of_token", 1),
     ):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from control_tower.config import is_secret_name
 from control_tower.logs.masking import mask_log
-from control_tower.redactor import Redactor
+from control_tower.redactor import PASSWORD, Redactor
 
 if TYPE_CHECKING:
     from control_tower.evals.plan import RunPlan
@@ -37,8 +37,6 @@ _SECRET_PARTS = (
     *_ADDRESS,
 )
 """How a provider's secret variables end."""
-
-_PASSWORD = re.compile(r"://[^\s/:@]*:([^\s/@]+)@")
 
 _SHORTEST_IN_LOGS = 16
 """Characters of a value that is taken out of logs: a shorter one may be a word that an agent writes, too."""
@@ -80,8 +78,8 @@ def log_redactor(values: Mapping[str, str]) -> Redactor:
     passwords = [
         part
         for value in values.values()
-        if (password := _PASSWORD.search(value))
-        for part in (value, password[1])
+        if (found := re.search(PASSWORD, value))
+        for part in (value, found["password"])
     ]
     return Redactor([*named, *passwords], _SHORTEST_IN_LOGS)
 

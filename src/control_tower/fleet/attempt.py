@@ -60,6 +60,16 @@ class Limits:
     """To write its log when it is ended."""
 
 
+@dataclass(frozen=True)
+class Masks:
+    """What takes secrets out of what an attempt leaves."""
+
+    text: Callable[[str], str]
+    """Out of what it says, and whatever looks like one."""
+    log: Redactor
+    """Out of its log, where nothing else may change."""
+
+
 class Attempt:
     """One attempt at a job.
 
@@ -69,8 +79,7 @@ class Attempt:
         scratch: The folder in which it gets its own.
         limits: How long it may take.
         clock: By which these pass.
-        redact: Masks secrets in a text.
-        secrets: Those that are taken out of its log.
+        masks: Of its secrets.
         tell: Is told of samples as they end.
     """
 
@@ -81,8 +90,7 @@ class Attempt:
         scratch: Path,
         limits: Limits,
         clock: Clock,
-        redact: Callable[[str], str],
-        secrets: Redactor,
+        masks: Masks,
         tell: Callable[[SampleResult], None],
     ) -> None:
         self.usd: float | None = 0.0
@@ -99,8 +107,7 @@ class Attempt:
         self._kept = scratch / f"{self._key}.eval"
         self._limits = limits
         self._clock = clock
-        self._redact = redact
-        self._secrets = secrets
+        self._masks = masks
         self._tell = tell
         self._bell = clock.bell()
         self._began = clock.now()
@@ -228,14 +235,14 @@ class Attempt:
     def _add(self, result: SampleResult) -> None:
         key = (str(result.sample), result.epoch)
         if key not in self._results:
-            error = result.error and one_line(self._redact(result.error))
-            clean = {"error": error, "scores": _redacted(result.scores, self._redact)}
+            error = result.error and one_line(self._masks.text(result.error))
+            clean = {"error": error, "scores": _redacted(result.scores, self._masks.text)}
             self._results[key] = result.model_copy(update=clean)
             self._tell(self._results[key])
 
     def _take_log(self) -> AttemptLog | None:
         """The log out of the attempt's folder, where it stays until it is stored."""
-        return AttemptLog.take(self._files.logs, self._kept, self._secrets)
+        return AttemptLog.take(self._files.logs, self._kept, self._masks.log)
 
     def _finish(self, code: int | None, log: AttemptLog | None) -> Finish:
         job, seconds = self._job, self._clock.now() - self._began
@@ -285,7 +292,7 @@ class Attempt:
         elif code is None:
             category, text = "worker_lost", "the process that starts jobs died, and its jobs with it"
         elif fault is not None and not out_of_memory:
-            message = self._redact(fault.message)
+            message = self._masks.text(fault.message)
             category = self._or_disk(fault.category)
             mark = fingerprint(category, fault.kind, fault.frame, message)
             return category, summary(fault, message), mark, fault.retry_after_s
@@ -313,7 +320,7 @@ class Attempt:
             with self._files.output.open("rb") as file:
                 begin = max(0, file.seek(0, 2) - _OUTPUT - _LONGEST_SECRET)
                 file.seek(begin)
-                text = self._redact(file.read().decode("utf-8", "replace"))
+                text = self._masks.text(file.read().decode("utf-8", "replace"))
         except OSError:
             return None
         # However much was masked, what is left of a secret that was cut stands at the beginning.

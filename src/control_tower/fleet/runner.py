@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from control_tower.evals.secret_names import log_redactor
-from control_tower.fleet.attempt import Attempt, Limits
+from control_tower.fleet.attempt import Attempt, Limits, Masks
 from control_tower.fleet.attempt_files import Setup
 from control_tower.fleet.documents import SampleResult, one_line
 from control_tower.fleet.failures import fingerprint
@@ -19,6 +19,7 @@ from control_tower.fleet.outcomes import Category
 from control_tower.fleet.plan import FleetFile, Job
 from control_tower.fleet.ports import Clock
 from control_tower.fleet.worker import Finish
+from control_tower.redactor import Redactor
 from control_tower.sandbox import cgroups
 from control_tower.sandbox.owners import remove_tree
 
@@ -43,8 +44,6 @@ class RunnerSpec:
     """Variables that jobs get and whose values nothing shows; they travel by a socket only."""
     rates: Path | None = None
     """The driver's table of prices as a file; nothing has a price where the fleet's pricing is off."""
-    redact: Callable[[str], str] = str
-    """Masks the secrets in a text."""
     sample_idle: float = 1800.0
     """Seconds without a sign of a sample and without work of a processor after which an attempt hangs."""
     grace: float = 10.0
@@ -78,7 +77,7 @@ class ProcessRunner:
         """Seconds that importing and planning took; None until that is done."""
         self._spec = spec
         self._clock = clock
-        self._secrets = log_redactor(spec.secrets)
+        self._masks = Masks(Redactor(spec.secrets.values()).text, log_redactor(spec.secrets))
         self._scratch = spec.scratch.resolve()
         self._jobs = {job.id: job for job in spec.jobs}
         self._attempts: dict[tuple[str, int], Attempt] = {}
@@ -124,8 +123,7 @@ class ProcessRunner:
             self._scratch,
             spec.limits,
             self._clock,
-            spec.redact,
-            self._secrets,
+            self._masks,
             tell,
         )
         self._attempts[job, attempt] = one
@@ -202,7 +200,7 @@ class ProcessRunner:
             await self._parent.close()
 
     def _impossible(self, why: str) -> Finish:
-        told = one_line(self._spec.redact(why))
+        told = one_line(self._masks.text(why))
         return Finish(
             "failed", None, "prerequisite", told, fingerprint("prerequisite", "planning", None, told), usd=0.0
         )

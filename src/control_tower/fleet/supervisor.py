@@ -127,7 +127,6 @@ async def _prepare(place: LocalPlace, worker: str, outside: Outside) -> RunnerSp
         scratch=scratch / "jobs",
         secrets=values,
         rates=rates,
-        redact=Redactor(values.values()).text,
     )
 
 

@@ -155,7 +155,7 @@ class DirectoryBlobs(ThreadedBlobs):
         for entry in (entry for folder in _entries(self._staged) for entry in _entries(folder.path)):
             with suppress(FileNotFoundError):
                 if entry.name.startswith(_TEMPORARY) and entry.stat().st_mtime < before:
-                    os.unlink(entry.path)
+                    Path(entry.path).unlink()
                     count += 1
         return count
 

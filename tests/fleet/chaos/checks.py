@@ -10,6 +10,7 @@ from control_tower.logs.archive import EvalArchive
 from control_tower.logs.validate import validate_log
 from control_tower.sandbox.owners import owner_is_dead
 from tests.fleet.chaos.fleet import CANARY, ChaosFleet
+from tests.support.control_groups import control_groups
 
 _OF_A_MACHINE = {"queues.sqlite", "queues.sqlite-wal", "queues.sqlite-shm", "header.log", "workers"}
 
@@ -100,7 +101,8 @@ def check_nothing_left(fleet: ChaosFleet) -> None:
         time.sleep(0.2)
     assert left == [], left
     owners = {record["pid"] for record in workers(fleet)}
-    assert [path for path in control_groups() if owner_of(path) in owners] == []
+    orphans = [path for path in control_groups("ct-") if owner_is_dead(path.name)]
+    assert [path for path in orphans if owner_of(path) in owners] == []
     assert list((fleet.folder / "tmp").iterdir()) == []
     at_home = [path for path in (fleet.folder / "home").rglob("*") if not path.is_dir()]
     # Inspect keeps the last ten traces of its processes, and the name of the last log.
@@ -145,12 +147,6 @@ def holders(folder: Path, secret: str) -> list[str]:
 def workers(fleet: ChaosFleet) -> list[dict[str, Any]]:
     """The provider's records of workers."""
     return [json.loads(path.read_bytes()) for path in fleet.machine.glob("workers/[!.]*.json")]
-
-
-def control_groups() -> list[Path]:
-    """Groups that jobs and sandboxes made and whose makers are dead."""
-    found = [path for path in Path("/sys/fs/cgroup").rglob("ct-*") if path.is_dir()]
-    return [path for path in found if owner_is_dead(path.name)]
 
 
 def owner_of(group: Path) -> int:
