@@ -38,8 +38,9 @@ class ToySandbox(LocalSandboxEnvironment):
     """Inspect's local sandbox under a name that a run accepts; its only user is whoever runs the tests."""
 
     async def exec(self, cmd: list[str], *args: Any, user: str | None = None, **kwargs: Any) -> Any:
-        """Run a command in the folder."""
-        return await super().exec(cmd, *args, user=None, **kwargs)
+        """Run a command in the folder, which is its home, too: what shells start with here is none of it."""
+        env = {"HOME": self.directory.name, **(kwargs.pop("env", None) or {})}
+        return await super().exec(cmd, *args, user=None, env=env, **kwargs)
 
 
 class Label(BaseModel):
