@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from control_tower.cli.app import cli
 from control_tower.errors import ExpectedError
 from control_tower.fleet.directory import DirectoryStore
-from control_tower.fleet.documents import Asked, Ending
+from control_tower.fleet.documents import Asked, Control, Ending
 from control_tower.fleet.events import Told
 from control_tower.fleet.facts import Changed
 from control_tower.fleet.keys import Keys
@@ -129,6 +129,13 @@ def test_status_says_when_a_job_would_fail(kept: Kept) -> None:
         job = kept.end("stain", attempt, "eval_error")
     said = ran("status", kept.id).stdout
     assert any("failed verdict" in line and job[:8] in line for line in said.splitlines()), said
+
+
+def test_status_says_how_a_fleet_goes_on_whose_budget_is_spent(kept: Kept) -> None:
+    control = Control(epoch=1, turn=1, mode="pause", why="the hard budget is spent")
+    wait(kept.fleet.store.put(kept.fleet.keys.control, control.text().encode()))
+    then = f"ct fleet set {kept.id} budget_hard_usd=..., then ct fleet resume {kept.id}"
+    assert f"begin nothing new: the hard budget is spent; to go on: {then}" in ran("status", kept.id).stdout
 
 
 def test_why_names_every_attempt_by_job_or_by_sample(kept: Kept) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from control_tower.cli.output import printable
+from control_tower.fleet.next_steps import way_on
 
 if TYPE_CHECKING:
     from control_tower.fleet.progress import Progress
@@ -96,7 +97,7 @@ class FleetLine:
             return self._paused(fields)
         if kind == "budget" and fields["hard"]:
             spent = f"${fields['spent_usd']:.2f} of ${fields['budget_usd']:g}"
-            on = f"ct fleet set {self._fleet} budget_hard_usd=..., then ct fleet resume {self._fleet}"
+            on = way_on(self._fleet, "hard budget")
             return f"warning: the hard budget is spent, {spent}: what runs is ended. To go on: {on}"
         if kind == "job_done" and fields["status"] == "failed":
             self._failures += 1
@@ -110,11 +111,8 @@ class FleetLine:
 
     def _paused(self, fields: Mapping[str, Any]) -> str:
         why = fields["why"]
-        hard = "hard budget" in why
-        option = "budget_hard_usd" if hard else "budget_usd"
-        first = f"ct fleet set {self._fleet} {option}=..., then " if "budget" in why else ""
-        runs = "" if hard else "; what runs goes on"
-        text = f"paused: {why}{runs}. To go on: {first}ct fleet resume {self._fleet}"
+        runs = "" if "hard budget" in why else "; what runs goes on"
+        text = f"paused: {why}{runs}. To go on: {way_on(self._fleet, why)}"
         causes = "; ".join(f"{count} x {cause}" for cause, count in fields.get("causes") or ())
         text += f" (failures: {causes})" if causes else ""
         if self._ends_after:

@@ -84,6 +84,13 @@ def next_of(seen: Seen, job: str) -> str:
     return f"wait for a worker to claim attempt {known.attempt}"
 
 
+def way_on(fleet: str, why: str) -> str:
+    """The commands with which a user has a paused fleet go on."""
+    option = "budget_hard_usd" if "hard budget" in why else "budget_usd"
+    first = f"ct fleet set {fleet} {option}=..., then " if "budget" in why else ""
+    return f"{first}ct fleet resume {fleet}"
+
+
 def _fleet_before(seen: Seen) -> list[Step]:
     control = seen.standing.control
     told = next((one for one in reversed(seen.actions) if isinstance(one, SetControl)), None)
@@ -201,7 +208,7 @@ def _waiting(seen: Seen) -> list[Step]:
         steps.append(Step(f"wait for workers to claim {_names(seen, offered)}: {there}", tuple(offered)))
     if seen.state.mode == "pause" and not seen.standing.sealed:
         steps.append(
-            Step(f"begin nothing new: {seen.state.why}; to go on: ct fleet resume {seen.state.fleet}")
+            Step(f"begin nothing new: {seen.state.why}; to go on: {way_on(seen.state.fleet, seen.state.why)}")
         )
     return steps
 
