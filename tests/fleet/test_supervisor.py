@@ -290,6 +290,20 @@ def test_a_launch_that_was_cut_off_is_finished_not_doubled(fleet: Callable[..., 
     assert it.pid(started) == pid
 
 
+def test_nothing_is_left_of_a_worker_that_was_never_started(fleet: Callable[..., Fleet]) -> None:
+    it = fleet("quick")
+    (worker,) = it.launch()
+    it.said(Hello)
+    asyncio.run(it.provider.terminate([worker]))
+    (it.place.workers / f"{worker}.json").write_text(Record(worker=worker).text())
+    (worker_scratch(it.place, worker) / "begun").mkdir(parents=True)
+    it.provider = it.again()
+    assert it.listed() == {}
+    assert not worker_scratch(it.place, worker).exists()
+    assert it.launch() == [worker]
+    assert it.listed() == {worker: False}
+
+
 def test_a_fleet_of_the_same_jobs_in_another_folder_has_other_workers(
     fleet: Callable[..., Fleet], tmp_path: Path
 ) -> None:

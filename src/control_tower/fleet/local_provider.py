@@ -173,6 +173,10 @@ class LocalProvider:
         with _locked(place):
             self._children = [child for child in self._children if child.poll() is None]
             records = [_settled(place, record) for record in _records(place)]
+            for record in records:
+                # Whoever wanted to start it was killed before.
+                if record.pid is None and worker_scratch(place, record.worker).exists():
+                    _clean(place, record)
             found = [record for record in records if record.pid is not None]
             dead = [record for record in found if not record.ended and not _runs(record)]
             for record in dead:

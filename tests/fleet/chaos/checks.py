@@ -110,7 +110,8 @@ def check_nothing_left(fleet: ChaosFleet) -> None:
     assert [path.name for path in (fleet.folder / "logs").iterdir() if path.name.startswith(".")] == []
     assert json.loads((fleet.store / "controller.json").read_bytes())["owner"] == "" if fleet.store else True
     assert list(fleet.machine.glob("secrets.json")) == []
-    assert list(fleet.machine.glob("workers/*/scratch")) == []
+    left = [str(path) for path in fleet.machine.glob("workers/*/scratch")]
+    assert left == [], left
     assert {path.name for path in fleet.machine.iterdir()} <= _OF_A_MACHINE
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     assert {line.split()[4] for line in mounts if str(fleet.folder) in line} <= {
