@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.support.s3_server import S3Server
@@ -19,6 +20,12 @@ _NOT_OURS = (
     "INSPECT_",
     "USE_OPENROUTER",
 )
+
+
+if not os.environ.get("CI"):
+    # In CI it has a profile of its own, with the same examples every time.
+    settings.register_profile("slow machines", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("slow machines")
 
 
 @pytest.fixture(autouse=True, scope="session")

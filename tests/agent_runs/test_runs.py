@@ -137,7 +137,8 @@ async def test_pages_neither_repeat_nor_hide(runs: Runs, site: Site, tmp_path: P
         assert paged == whole, sort
 
     first = await runs.list(RunQuery(limit=2), ANN)
-    await register(site, ANN, log(tmp_path / "four.eval", [sample()], x=4), name="four")
+    now = replace(site, now=lambda: NOVEMBER + 4 * DAY)
+    await register(now, ANN, log(tmp_path / "four.eval", [sample()], x=4), name="four")
     rest = await runs.list(RunQuery(limit=2, cursor=first.next), ANN)
     assert [item["name"] for item in [*first.items, *rest.items]] == ["three", "two", "one"]
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.s3_server import free_port
+from tests.support.ports import free_port
 from tests.support.viewer_server import CT
 
 

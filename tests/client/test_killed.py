@@ -60,7 +60,7 @@ def make(log: Path, server: Server) -> subprocess.Popen[str]:
 
 
 def finished(process: subprocess.Popen[str]) -> Any:
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=250)
     assert process.returncode == 0, err
     return json.loads(out)
 
@@ -115,7 +115,7 @@ def test_a_server_killed_at_any_moment_leaves_one_run_or_none(
         time.sleep(1 + chance.random() * 2)
         server.stop(signal.SIGKILL)
         server.start()
-        process.communicate(timeout=120)
+        process.communicate(timeout=250)
         assert len(visible(reader)) <= 1
     only_run(reader, log, finished(make(log, server))["run_id"])
 

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import control_tower.demo
+from tests.support.ports import free_port
 
 DEMO = Path(control_tower.demo.__file__).parent
 
@@ -29,9 +29,7 @@ class Running:
     def __init__(self, folder: Path, source: str, program: str, log: str, **settings: str) -> None:
         shutil.copytree(DEMO / source, folder, dirs_exist_ok=True)
         shutil.copy(DEMO / "services" / "serving.py", folder)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self.folder = folder
         self._log = folder / "log" / log
         self._command = [sys.executable, program]

@@ -105,6 +105,8 @@ def test_a_killed_run_is_continued(tmp_path: Path, samples: int) -> None:
     process = started(RUN, str(tmp_path))
     log = wait_for(tmp_path, process, samples)
     if samples:
+        # So that it is not done before it was looked at.
+        process.send_signal(signal.SIGSTOP)
         assert writing_process(log) == process.pid
         with pytest.raises(StateError, match=f"process {process.pid} is still running it"):
             resumable(log)

@@ -24,7 +24,8 @@ from tests.logs.log_making import write_log
 from tests.logs.test_logs_command import ct
 from tests.logs.test_validate import both
 from tests.support import s3_stub
-from tests.support.s3_server import CREDENTIALS, free_port
+from tests.support.ports import free_port
+from tests.support.s3_server import CREDENTIALS
 
 
 class Store(Protocol):

@@ -16,7 +16,8 @@ from control_tower.storage.blobs import OutOfSpace, blob_key
 from control_tower.storage.directory import DirectoryBlobs
 from control_tower.storage.s3 import S3Blobs
 from tests.storage.opened import Opened, keep, send, sha256, stream, whole
-from tests.support.s3_server import S3Server, free_port
+from tests.support.ports import free_port
+from tests.support.s3_server import S3Server
 
 pytestmark = pytest.mark.anyio
 

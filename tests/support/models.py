@@ -1,6 +1,7 @@
 """Scripted stand-ins for models, through Inspect's real model interface."""
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 from inspect_ai.model import (
@@ -17,6 +18,7 @@ from inspect_ai.tool import ToolCall, ToolChoice, ToolInfo
 
 Answer = Callable[[list[ChatMessage], list[ToolInfo]], ModelOutput]
 
+_numbers = count()
 _answers: dict[str, Answer] = {}
 requests: dict[str, list[tuple[list[ChatMessage], list[str]]]] = {}
 """By model name, the messages and tool names of every request."""
@@ -39,9 +41,7 @@ def script(name: str, answer: Answer | Sequence[ModelOutput]) -> str:
 
 def turn(*calls: tuple[str, dict[str, Any]], text: str = "", stop: Any = None) -> ModelOutput:
     """An answer with calls."""
-    tool_calls = [
-        ToolCall(id=f"c{id(args)}-{i}", function=f, arguments=args) for i, (f, args) in enumerate(calls)
-    ]
+    tool_calls = [ToolCall(id=f"c{next(_numbers)}", function=f, arguments=args) for f, args in calls]
     message = ChatMessageAssistant(content=text, tool_calls=tool_calls or None, source="generate")
     reason = stop or ("tool_calls" if calls else "stop")
     return ModelOutput(

@@ -3,7 +3,6 @@
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ import pymongo
 import pytest
 from pymongo.errors import PyMongoError
 
+from tests.support.ports import free_port
+
 
 class Mongod:
     """A server that may be killed and started again on the same data."""
@@ -23,9 +24,7 @@ class Mongod:
         self.program = program
         self.cache_gb = cache_gb
         self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
     def uri(self, database: str) -> str:

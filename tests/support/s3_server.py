@@ -15,6 +15,8 @@ from typing import Any
 
 import boto3
 
+from tests.support.ports import free_port
+
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
@@ -51,11 +53,9 @@ class S3Server:
         self.client.delete_object(Bucket=bucket, Key=key)
 
 
-def free_port() -> int:
-    """A port of loopback that nobody listens at."""
+def _listens(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
@@ -77,10 +77,9 @@ def serving(folder: Path) -> Generator[S3Server]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        for _ in range(300):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
+        until = time.monotonic() + 120
+        while not _listens(port):
+            assert process.poll() is None and time.monotonic() < until, "ministack does not start"
             time.sleep(0.1)
         yield S3Server(f"http://127.0.0.1:{port}")
     finally:

@@ -43,7 +43,9 @@ class ServedViewer:
     @contextmanager
     def browser(self, user: str = ADMIN, password: str = PASSWORD) -> Generator[httpx.Client]:
         """Logs in on the viewer's page."""
-        with httpx.Client(base_url=self.url, headers={"Origin": self.url}, trust_env=False) as client:
+        with httpx.Client(
+            base_url=self.url, headers={"Origin": self.url}, trust_env=False, timeout=60
+        ) as client:
             form = {"username": user, "password": password, "form_token": form_token(client.get("/login"))}
             assert client.post("/login", data=form).status_code == 303
             yield client

@@ -67,7 +67,7 @@ def _kept(config: Path) -> str:
 
 
 def _status(viewer: ServedViewer, path: str, token: str) -> int:
-    return httpx.get(viewer.url + path, headers={"Authorization": f"Bearer {token}"}).status_code
+    return httpx.get(viewer.url + path, headers={"Authorization": f"Bearer {token}"}, timeout=60).status_code
 
 
 def _paste(viewer: ServedViewer, ct: Ct) -> str:

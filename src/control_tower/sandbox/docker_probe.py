@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from functools import cache
@@ -14,6 +15,8 @@ from control_tower.sandbox.compose import interpolate, load_yaml
 from control_tower.sandbox.transforms import images_needed
 
 _SECONDS = 30
+_TRIES = 3
+"""Of a client that somebody else ended: that says nothing about Docker."""
 
 
 @cache
@@ -55,7 +58,12 @@ def _answers(*arguments: str) -> bool:
 
 def _docker(*arguments: str) -> subprocess.CompletedProcess[bytes] | None:
     command: Sequence[str] = ["docker", *arguments]
-    try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
+    done = None
+    for _ in range(_TRIES):
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        if done.returncode not in (-signal.SIGKILL, -signal.SIGTERM):
+            return done
+    return done

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -30,6 +31,9 @@ UNPRIVILEGED_ID = 60999
 _TOOLS = "/tools"
 _VIEW_BYTES = 1 << 20
 _START_SECONDS = 10.0
+_TRIES = 3
+_KILLED = tuple(code for one in (signal.SIGKILL, signal.SIGTERM) for code in (-one, 128 + one))
+"""How a process ends that somebody else ended, the kernel for want of memory among them."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,10 @@ def _is_mapped(file: str) -> bool:
     return False
 
 
+class NoAnswer(StateError):
+    """The start was cut off from outside, or took too long; it says nothing about what is possible here."""
+
+
 class Network:
     """A private network with nothing but a loopback interface, and the view that its machines start from."""
 
@@ -99,6 +107,7 @@ class Network:
         """Make a network; the calling thread must outlive it.
 
         Raises:
+            NoAnswer: it was ended from outside, or took too long.
             StateError: the kernel does not allow it; the message has what bubblewrap said.
         """
         info, their_info = os.pipe()
@@ -130,7 +139,7 @@ class Network:
                 os.write(go, b"x")
             assert process.stdout is not None
             if not pid or _read_some(process.stdout.fileno()) != b"up\n":
-                raise StateError(_complaint(process))
+                raise _complaint(process)
         except BaseException:
             process.kill()
             _close(process)
@@ -160,6 +169,11 @@ class Network:
             *machine_arguments(interpreter, disk_bytes),
             *("--chdir", "/", "--", interpreter.executable, "-I", "-S", "-c", BOOTSTRAP),
         ]
+
+    @property
+    def lives(self) -> bool:
+        """Whether the process that holds it has not ended."""
+        return self._process.poll() is None
 
     def stop(self) -> None:
         """End the network; its machines must have ended."""
@@ -218,13 +232,15 @@ def _read_some(fd: int) -> bytes:
     return os.read(fd, 4096) if ready else b""
 
 
-def _complaint(process: subprocess.Popen[bytes]) -> str:
+def _complaint(process: subprocess.Popen[bytes]) -> StateError:
     with suppress(subprocess.TimeoutExpired):
         process.wait(1)
+    code = process.poll()
     process.kill()
     assert process.stderr is not None
     text = process.stderr.read().decode(errors="replace").strip()
-    return text or f"bubblewrap ended with {process.poll()}"
+    kind = NoAnswer if code is None or code in _KILLED else StateError
+    return kind(text or ("it takes too long" if code is None else f"bubblewrap ended with {code}"))
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:
@@ -246,20 +262,22 @@ def bubblewrap_problem() -> str | None:
     """Why bubblewrap cannot isolate here and what to do, or None; tried for real, once a process."""
     if sys.platform != "linux":
         return "bubblewrap needs Linux: use `--sandbox docker` or `--sandbox process`"
-    try:
-        network = Network.start()
-    except StateError as failure:
-        text = str(failure)
-        return text if "--sandbox" in text else f"bubblewrap cannot isolate here ({text}): {_WAY_OUT}"
-    try:
-        return _try_machine(network)
-    finally:
-        network.stop()
+    for left in reversed(range(_TRIES)):
+        try:
+            _try_machine()
+            break
+        except StateError as failure:
+            if left and isinstance(failure, NoAnswer):
+                continue
+            text = " ".join(str(failure).split())
+            return text if "--sandbox" in text else f"bubblewrap cannot isolate here ({text}): {_WAY_OUT}"
+    return None
 
 
-def _try_machine(network: Network) -> str | None:
-    command = network.machine_command("probe", 4 * _VIEW_BYTES, None)
+def _try_machine() -> None:
+    network = Network.start()
     try:
+        command = network.machine_command("probe", 4 * _VIEW_BYTES, None)
         done = subprocess.run(
             [*command[:-1], "import ctypes, socket"],
             stdin=subprocess.DEVNULL,
@@ -268,9 +286,11 @@ def _try_machine(network: Network) -> str | None:
             cwd="/",
             timeout=_START_SECONDS + 20,
         )
+        if done.returncode:
+            killed = done.returncode in _KILLED or not network.lives
+            text = done.stderr.decode(errors="replace").strip()
+            raise (NoAnswer if killed else StateError)(text or f"it ended with {done.returncode}")
     except subprocess.TimeoutExpired:
-        return f"bubblewrap does not start here in time: {_WAY_OUT}"
-    if done.returncode == 0:
-        return None
-    text = done.stderr.decode(errors="replace").strip().replace("\n", " ")
-    return f"bubblewrap cannot isolate here ({text or done.returncode}): {_WAY_OUT}"
+        raise NoAnswer("it takes too long") from None
+    finally:
+        network.stop()

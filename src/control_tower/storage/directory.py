@@ -242,7 +242,8 @@ def _make(folder: Path, root: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return
     _make(folder.parent, root)
-    folder.mkdir(exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir()
     _sync(folder.parent)
 
 

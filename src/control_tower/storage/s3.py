@@ -125,7 +125,13 @@ class S3Blobs(ThreadedBlobs):
                 if code_of(error) not in _CONFLICT:
                     raise
             time.sleep(wait)
-        there = self._s3.head_object(**place)
+        try:
+            there = self._s3.head_object(**place)
+        except ClientError as error:
+            if code_of(error) in GONE:
+                # Another has completed the upload meanwhile.
+                raise PartMissing("the parts of the upload are gone") from None
+            raise
         if there["Metadata"].get("sha256") != digests.sha256:
             raise OtherPart(f"part {number}: another one of this number is there")
 

@@ -28,11 +28,11 @@ def test_a_server_that_does_not_answer_is_named_without_its_password(listens: bo
             store.open()
 
         assert str(error.value) == f"MongoDB at 127.0.0.1:{port}: cannot be reached; is it running?"
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 20
 
 
 @pytest.mark.slow
-def test_nobody_waits_longer_than_ten_seconds_for_a_server() -> None:
+def test_nobody_waits_longer_than_twenty_seconds_for_a_server() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -40,7 +40,7 @@ def test_nobody_waits_longer_than_ten_seconds_for_a_server() -> None:
         begun = time.monotonic()
         with pytest.raises(OperationError, match="cannot be reached"):
             store.open()
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 20
 
 
 @pytest.mark.slow

@@ -41,7 +41,11 @@ async def fill(store: Store) -> None:
 
 
 async def main(place: str, work: str) -> None:
-    store = MongoStore(place, SCHEMA, wait=3) if place.startswith("mongodb") else SqliteStore(place, SCHEMA)
+    # Who fills may find that the server was killed.
+    wait = 3 if work == "fill" else 60
+    store = (
+        MongoStore(place, SCHEMA, wait=wait) if place.startswith("mongodb") else SqliteStore(place, SCHEMA)
+    )
     await store.open()
     await (fill(store) if work == "fill" else race(store, int(work)))
     await store.close()
