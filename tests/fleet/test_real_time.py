@@ -42,7 +42,7 @@ class Quick:
         self.ran.append((job, attempt))
         self.running += 1
         self.most = max(self.most, self.running)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.5)
         self.running -= 1
         failed = job == JOBS[-1] or (job, attempt) == (JOBS[0], 1)
         sample = SampleResult(

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -35,6 +36,9 @@ T = TypeVar("T")
 CANARY = "canary-91f2-do-not-show"
 SAMPLE = "demo/order_service:refunds"
 POLICY = Path(__file__).with_name("odd_policy.py")
+
+
+GRACE = 30.0
 
 
 class Clock(SystemClock):
@@ -73,7 +77,7 @@ class Attempts:
             Job(id=how, sample=SAMPLE, epoch=1 + epoch, task="demo/order_service/refunds", attack=False)
             for epoch, how in enumerate(EPOCHS)
         ]
-        spec = RunnerSpec(file, jobs, scratch, {SECRET: CANARY}, grace=3, **settings)
+        spec = RunnerSpec(file, jobs, scratch, {SECRET: CANARY}, grace=GRACE, **settings)
         self.spec = spec
         self.runner = self.do(self._make(spec))
         self._number = 0
@@ -114,7 +118,7 @@ class Attempts:
 
     def parents(self) -> list[psutil.Process]:
         children = psutil.Process().children()
-        return [child for child in children if "control_tower.fleet.zygote" in child.cmdline()]
+        return [child for child in children if _is_parent(child)]
 
     def left(self) -> list[str]:
         """What is left of attempts when their logs were stored: processes, files, control groups."""
@@ -138,9 +142,25 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attempts]:
     assert not made.parents()
 
 
+def _is_parent(child: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return "control_tower.fleet.zygote" in child.cmdline()
+    return False
+
+
 def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Those that did not end; of some that did, their parent has not asked yet."""
-    return [one for one in processes if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    """Those that did not end within ten seconds; of some that did, their parent has not asked yet."""
+    until = time.monotonic() + 10
+    while (left := [one for one in processes if _runs(one)]) and time.monotonic() < until:
+        time.sleep(0.05)
+    return left
+
+
+def _runs(one: psutil.Process) -> bool:
+    try:
+        return one.is_running() and one.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def status(log: Path) -> str:
@@ -163,7 +183,7 @@ def test_a_job_that_plays_completes_with_one_result_and_the_log_of_its_one_sampl
         assert archive.header()["status"] == "success"
         assert [(one["id"], one["epoch"]) for one in archive.summaries()] == [(SAMPLE, 1)]
     started = attempts.runner.start_s("plays", 1)
-    assert started is not None and started < 2
+    assert started is not None and started < 60
     assert attempts.left() == []
 
 
@@ -238,7 +258,7 @@ def test_an_attempt_that_takes_too_long_is_ended_though_it_does_not_listen(attem
         assert not running.done()
         attempts.clock.passed += 3200
         await asyncio.sleep(1.5)
-        attempts.clock.passed += 4
+        attempts.clock.passed += GRACE + 1
         return await running
 
     finish = attempts.do(late())
@@ -255,8 +275,8 @@ def test_an_attempt_of_which_nothing_moves_hangs(attempts: Attempts) -> None:
         for _ in range(2):
             # The first time it has just begun, which was work.
             attempts.clock.passed += 1801
-            await asyncio.sleep(2.5)
-        attempts.clock.passed += 4
+            await asyncio.sleep(4)
+        attempts.clock.passed += GRACE + 1
         return await running
 
     finish = attempts.do(idle())

@@ -99,7 +99,7 @@ def test_asking_as_often_as_allowed_is_an_outcome(play: Play, stub: ProviderStub
 @MODELS
 def test_a_slow_answer_meets_the_time_limit(model: str, play: Play, stub: ProviderStub) -> None:
     stub.script(model, [Answer("", [HELLO]), Answer("", [SUBMIT], delay=60)])
-    played = play(model, eval_args={"time_limit": 3})
+    played = play(model, eval_args={"time_limit": 10})
     assert played.outcome == "limit:time"
     assert played.sample.error is None
     results = played.results

@@ -73,8 +73,9 @@ async def test_a_fork_bomb_in_the_background_neither_hangs_the_host_nor_survives
     bwrap: Machines, nothing_left: Leftovers
 ) -> None:
     with anyio.fail_after(60):
-        await bwrap["default"].exec(["sh", "-c", f"({BOMB}) >/dev/null 2>&1; exec sleep 1"], timeout=10)
-        assert len(descendants(os.getpid())) > 100, "it did go off"
+        await bwrap["default"].exec(["sh", "-c", f"({BOMB}) >/dev/null 2>&1"], timeout=10)
+        while len(descendants(os.getpid())) < 100:  # noqa: ASYNC110
+            await anyio.sleep(0.05)
         await bwrap["default"].write_file("/app/a.txt", "host")
         assert await bwrap["default"].read_file("/app/a.txt") == "host"
         with suppress(TimeoutError):
@@ -124,12 +125,12 @@ async def test_stopping_all_that_appears_does_not_keep_files_from_the_host(bwrap
     agent = bwrap["default"].as_type(RuntimeVarsSandbox)
     stopper = "sleep 0.5; while :; do kill -STOP -1; done"
     await agent.exec(["sh", "-c", f"({stopper}) >/dev/null 2>&1 &"], timeout=10)
-    await anyio.sleep(1)
-    with anyio.fail_after(20):
+    await anyio.sleep(2)
+    with anyio.fail_after(40):
         await agent.write_file("here.txt", "x")
         assert await agent.read_file("here.txt") == "x"
         with pytest.raises(TimeoutError):
-            await agent.exec(["true"], timeout=1)
+            await agent.exec(["sleep", "0.5"], timeout=1)
     assert await works(agent)
 
 
@@ -330,7 +331,8 @@ async def test_a_full_disk_is_the_machines_own(bwrap: Machines) -> None:
         await agent.write_file("more", "x" * 1_000_000)
     assert await agent.read_file("README.md") == "a small project\n"
     assert (await bwrap["checker"].exec(["sh", "-c", "echo x > file && cat file"])).stdout == "x\n"
-    assert free - os.statvfs("/tmp").f_bavail < (256 << 20) // os.statvfs("/tmp").f_frsize
+    # Others write there, too, but no flood of this size.
+    assert free - os.statvfs("/tmp").f_bavail < (900 << 20) // os.statvfs("/tmp").f_frsize
     await agent.exec(
         ["sh", "-c", "rm -f /*/flood /dev/shm/flood /usr/local/flood /var/tmp/flood"], timeout=20
     )
@@ -431,13 +433,14 @@ async def test_a_killed_run_takes_its_machines_along(anyio_backend: str, name: s
         family = descendants(run.pid)
         assert len(family) > 6
         run.kill()
-    deadline = time.monotonic() + 10
-    while any(is_running(pid, at) for pid, at in family.items()):
-        assert time.monotonic() < deadline
-        await anyio.sleep(0.05)
-    async with sample(name):
-        assert groups_of(run.pid) == []
-        assert not list(Path("/tmp").glob(f"ct-*-{run.pid}-*"))
+    with anyio.fail_after(60):
+        while any(is_running(pid, at) for pid, at in family.items()):  # noqa: ASYNC110
+            await anyio.sleep(0.05)
+        # What it was just starting may take the sweep of another sample.
+        left: list[Path] = [Path()]
+        while left:
+            async with sample(name):
+                left = [*groups_of(run.pid), *Path("/tmp").glob(f"ct-*-{run.pid}-*")]
 
 
 def containers_of(pid: int) -> list[str]:

@@ -66,7 +66,8 @@ def test_names_tell_whether_their_owner_lives() -> None:
 
 
 def test_a_group_is_made_with_its_limits_and_what_the_dead_left_is_swept() -> None:
-    group = ControlGroup.create(64 << 20, 10)
+    prefix = f"ct-test-{os.getpid()}"  # which nobody else sweeps
+    group = ControlGroup.create(64 << 20, 10, prefix)
     if group is None:
         pytest.skip("this user cannot make control groups here")
     try:
@@ -79,12 +80,12 @@ def test_a_group_is_made_with_its_limits_and_what_the_dead_left_is_swept() -> No
         assert values.pop("pids.max") == "10" and list(values.values()) == [str(64 << 20)]
         for fd in group.open_members():
             os.close(fd)
-        dead = [folder.with_name("ct-sandbox-4194303-1-dead") for folder in group.folders]
+        dead = [folder.with_name(f"{prefix}-4194303-1-dead") for folder in group.folders]
         for folder in dead:
             folder.mkdir()
         left = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
         (dead[0] / "cgroup.procs").write_text(str(left.pid))
-        cgroups.sweep(patience=2.0)
+        cgroups.sweep(prefix, 2.0)
         assert not any(folder.exists() for folder in dead)
         assert left.wait(5) == -signal.SIGKILL
         assert all(folder.exists() for folder in group.folders)
@@ -94,17 +95,18 @@ def test_a_group_is_made_with_its_limits_and_what_the_dead_left_is_swept() -> No
 
 
 def test_two_may_sweep_the_same_groups_at_once() -> None:
-    group = ControlGroup.create(64 << 20, 10)
+    prefix = f"ct-test-{os.getpid()}"  # which nobody else sweeps
+    group = ControlGroup.create(64 << 20, 10, prefix)
     if group is None:
         pytest.skip("this user cannot make control groups here")
     try:
         place = group.folders[0]
         for n in range(40):
-            (place.with_name(f"ct-sandbox-4194303-1-dead{n}") / "ct-inner" / "ct-inmost").mkdir(parents=True)
+            (place.with_name(f"{prefix}-4194303-1-dead{n}") / "ct-inner" / "ct-inmost").mkdir(parents=True)
         with ThreadPoolExecutor(4) as pool:
-            for swept in [pool.submit(cgroups.sweep, patience=2.0) for _ in range(4)]:
+            for swept in [pool.submit(cgroups.sweep, prefix, 2.0) for _ in range(4)]:
                 swept.result()
-        assert not list(place.parent.glob("ct-sandbox-4194303-*"))
+        assert not list(place.parent.glob(f"{prefix}-4194303-*"))
     finally:
         group.remove()
 

@@ -11,9 +11,13 @@ from threading import Lock
 from typing import ParamSpec, TypeVar
 
 from control_tower.fleet.ports import Clock, Delivery, Depth, Unreachable
+from control_tower.storage.sqlite_file import open_shared
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_WAIT = 30.0
+"""Seconds for which calls wait for others."""
 
 _POLL = 0.1
 """Seconds between two looks while waiting for a message."""
@@ -93,10 +97,7 @@ class SqliteQueue:
             self._connection.close()
             self._connection = None
         if self._connection is None:
-            connection = sqlite3.connect(
-                self._file, timeout=30, isolation_level=None, check_same_thread=False
-            )
-            connection.execute("PRAGMA journal_mode=WAL")
+            connection = open_shared(self._file, _WAIT)
             # A loss of power may take the last messages, which are hints, and each would cost an fsync.
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.executescript(_TABLE)

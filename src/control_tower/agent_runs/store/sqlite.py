@@ -8,7 +8,6 @@ import os
 import shutil
 import sqlite3
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +24,7 @@ from control_tower.agent_runs.store.sqlite_rows import run
 from control_tower.agent_runs.store.tables import SCHEMA
 from control_tower.agent_runs.store.where import EVERY, Compare, OneOf, Scalar, Where
 from control_tower.errors import OperationError, StateError
+from control_tower.storage.sqlite_file import open_shared
 
 _Result = TypeVar("_Result")
 
@@ -269,18 +269,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     # not be opened: closing it would drop the locks of this process's other connections.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    connection = sqlite3.connect(path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
-    until = time.monotonic() + _WAIT
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            break
-        except sqlite3.OperationalError as error:
-            # Two that make the file at once do not wait for each other here.
-            if "locked" not in str(error) or time.monotonic() > until:
-                connection.close()
-                raise
-            time.sleep(0.02)
+    connection = open_shared(path, _WAIT)
     for setting in ("synchronous=FULL", "foreign_keys=ON", "cache_size=-32000", "mmap_size=268435456"):
         connection.execute(f"PRAGMA {setting}")
     return connection
