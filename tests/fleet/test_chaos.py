@@ -42,6 +42,7 @@ KINDS = (
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @needs_root
 def test_whatever_happens_each_job_has_one_result(tmp_path: Path) -> None:
     fleet = ChaosFleet(tmp_path)

@@ -88,7 +88,7 @@ def offline(
     }
     words = [sys.executable, "-c", OFFLINE, str(user), namespaces, ct, *args, "--format", "json"]
     done = subprocess.run(
-        words, cwd=home, env=environment, capture_output=True, text=True, check=False, timeout=280
+        words, cwd=home, env=environment, capture_output=True, text=True, check=False, timeout=800
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
@@ -103,6 +103,7 @@ def all_scored(told: dict[str, Any]) -> dict[str, Any]:
     return told["control_eval"]
 
 
+pytestmark = pytest.mark.timeout(900)
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="leaving the network behind takes root")
 
 

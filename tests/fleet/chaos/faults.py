@@ -128,7 +128,13 @@ class Faults:
         return f"{ballast.stat().st_size >> 20} MiB for 3 s"
 
     def _remove_sockets(self) -> str | None:
-        removed = [path for path in self.fleet.folder.rglob("*") if _is_socket(path)]
+        walked = os.walk(self.fleet.folder)
+        removed = [
+            path
+            for parent, _, names in walked
+            for path in map(Path(parent).joinpath, names)
+            if _is_socket(path)
+        ]
         for path in removed:
             path.unlink(missing_ok=True)
         return f"{len(removed)}" if removed else None

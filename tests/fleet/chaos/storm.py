@@ -12,7 +12,7 @@ from tests.fleet.chaos.checks import secret_in_processes
 from tests.fleet.chaos.faults import Faults
 from tests.fleet.chaos.fleet import CANARY, ChaosFleet
 
-LONGEST = 240.0
+LONGEST = 480.0
 """Seconds after which a fleet is called stuck."""
 
 _LOOK = 0.005
