@@ -241,7 +241,7 @@ def test_a_fleet_that_runs_alone_is_drained_gone_on_with_and_watched(tmp_path: P
         return ct(words, tmp_path, **where)
 
     fleet = "--fleet local --fleet-arg workers=1 --fleet-arg slots=1 --fleet-arg detach=true --no-upload"
-    begun = run(f"run eval --policy sleep -p min_s=2 -p max_s=2 {DEMO} --epochs 4 {fleet}")
+    begun = run(f"run eval --policy sleep -p min_s=2 -p max_s=2 {DEMO} --epochs 8 {fleet}")
     assert begun.returncode == 0, begun.stderr
     [id] = [one["id"] for one in json.loads(run("fleet list --format json").stdout)]
     assert json.loads(run(f"fleet status {id} --format json").stdout)["state"] == "detached"
@@ -250,8 +250,8 @@ def test_a_fleet_that_runs_alone_is_drained_gone_on_with_and_watched(tmp_path: P
     left = json.loads(run(f"fleet status {id} --format json").stdout)
     assert (left["state"], left["workers"]) == ("interrupted", [])
     done = left["jobs"]["completed"]
-    assert done < 4
-    assert f"{done} of 4 jobs are done and kept" in drained.stdout
+    assert done < 8
+    assert f"{done} of 8 jobs are done and kept" in drained.stdout
     words = [CT, "fleet", "resume", id, "--format", "json"]
     with (tmp_path / "told").open("wb") as told:
         leader = subprocess.Popen(words, cwd=tmp_path, env={**os.environ, **where}, stdout=told)
@@ -262,8 +262,8 @@ def test_a_fleet_that_runs_alone_is_drained_gone_on_with_and_watched(tmp_path: P
         watched = run(f"fleet attach {id}")
         assert leader.wait(60) == 0
     assert f"pid {leader.pid} leads fleet {id}; this command watches" in watched.stderr
-    assert "All 4 jobs are decided: 4 completed, 0 failed" in watched.stdout
-    assert json.loads((tmp_path / "told").read_text())["samples"] == 4
+    assert "All 8 jobs are decided: 8 completed, 0 failed" in watched.stdout
+    assert json.loads((tmp_path / "told").read_text())["samples"] == 8
     assert run(f"fleet replay logs/fleet/{id}/events.jsonl").returncode == 0
 
 

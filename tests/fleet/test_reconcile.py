@@ -146,6 +146,32 @@ def test_a_machine_that_is_gone_loses_its_attempts_at_once() -> None:
     assert [one.fields["held"] for one in of(Emit, actions) if one.kind == "worker_lost"] == [1]
 
 
+def test_what_a_machine_held_and_finished_is_not_lost_with_it() -> None:
+    fleet = Fleet("a", "b")
+    fleet.beat("i-1", ("a", 1))
+    fleet.tell(Heard(completed("a", SAMPLE)), Decided("a", "completed", 1, "i-1", "etag"))
+    fleet.tell(Heard(Bye(**COMMON, worker="i-1", seq=9, reason="idle")))
+    told = [one.kind for one in of(Emit, fleet.tell(Listed([Instance("i-1", "spot", gone=True)])))]
+    assert "worker_lost" not in told
+
+
+def test_what_one_controller_lost_the_next_one_does_not_wait_for() -> None:
+    first = Fleet("a")
+    first.beat("i-1", ("a", 1))
+    lost = first.tell(Listed([Instance("i-1", "spot", gone=True)]))
+    told = Told()
+    for one in of(Emit, [*first.first, *lost]):
+        told.add({"type": one.kind, **one.fields})
+    after = Fleet(state=State("f", ["a"], Policy(), told))
+    found = after.tell(replace(NOTHING, claims=[("a", 1)]))
+    assert gives(found) == [("a", 2)]
+    assert not [one for one in of(Emit, found) if one.kind == "attempt_done"]
+    # While its worker is heard of, it is not lost.
+    other = Fleet(state=State("f", ["a"], Policy(), told))
+    other.beat("i-1", ("a", 1))
+    assert gives(other.tell(replace(NOTHING, claims=[("a", 1)]))) == []
+
+
 def test_a_machine_missing_on_a_late_list_is_not_gone_while_it_is_heard_of() -> None:
     fleet = Fleet("a")
     fleet.tell(Listed([Instance("i-1", "spot", gone=False)]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -90,6 +91,8 @@ def down(fleet: str | None, output_format: Format, *, all_mine: bool, delete: bo
     found = [opened(id) for id in ids]
     if delete and not yes and found:
         names = ", ".join(one.id for one in found)
+        if not sys.stdin.isatty():
+            raise UsageError(f"say --yes to remove all results of {names}: nobody can be asked here")
         click.confirm(f"Remove all results of {names}?", abort=True, err=True)
     removed: dict[str, list[str]] = {}
     problems: list[str] = []

@@ -125,8 +125,11 @@ def set_(fleet: str, values: tuple[str, ...]) -> None:
     for key in keys:
         if key not in _SETTABLE:
             raise UsageError(f"a fleet's {key!r} cannot be changed{did_you_mean(key, _SETTABLE)}")
-    given = parse_settings(values)
+    given = parse_settings(values, "ct fleet set")
     changed = {key: getattr(given, key) for key in keys}
+    for key, value in changed.items():
+        if value is None:
+            raise UsageError(f"a fleet's {key} cannot be taken away; set it as high as you like")
     found = opened(fleet)
     settings: FleetSettings = found.plan.file.settings.model_copy(update=changed)
     roles = RunConfig.model_validate(found.plan.file.config).model_roles

@@ -116,6 +116,8 @@ class Attempt:
         self._read_up_to: dict[Path, int] = {}
         self._processes: JobProcesses | None = None
         self._ending: Category | None = None
+        self._full = False
+        """Whether it was seen that there was no room."""
         self._kill_at = float("inf")
         self._asked = 0.0
 
@@ -191,6 +193,8 @@ class Attempt:
         while not ended.done():
             await self._bell.wait(_LOOK)
             self._read()
+            with suppress(FileNotFoundError):  # its folder was removed, which shows at its end
+                self._full = self._full or self._has_no_room()
             now = self._clock.now()
             if now - self._began > self._limits.deadline:
                 self.end("timeout")
@@ -310,10 +314,13 @@ class Attempt:
         return category, one_line(text), fingerprint(category, "-", None, text), None
 
     def _or_disk(self, category: Category) -> Category:
-        """What fails where there is no room is one of the disk, whatever it looked like."""
-        if RULES[category].counts != "neither" and shutil.disk_usage(self._files.path).free < _ROOM:
+        """What fails where there was no room is one of the disk, whatever it looked like."""
+        if RULES[category].counts != "neither" and (self._full or self._has_no_room()):
             return "disk"
         return category
+
+    def _has_no_room(self) -> bool:
+        return shutil.disk_usage(self._files.path).free < _ROOM
 
     def _output(self) -> bytes | None:
         try:

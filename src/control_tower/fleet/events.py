@@ -78,6 +78,8 @@ class Told:
     """The attempt whose result was told, by job, sample and epoch."""
     attempts: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
     """Those whose end was told, by job."""
+    lost: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
+    """Why, of those that ended without an account."""
     events: int = 0
     """Number of the last event."""
 
@@ -89,6 +91,8 @@ class Told:
             self.jobs[cast(str, job)] = (event["status"], event["attempt"])
         elif kind == "attempt_done":
             self.attempts.add((cast(str, job), event["attempt"]))
+            if event.get("outcome") == "lost":
+                self.lost[cast(str, job), event["attempt"]] = event["failure_category"]
         elif kind in ("result", "correction"):
             self.results[cast(str, job), str(event["sample"]), event["epoch"]] = event["attempt"]
 

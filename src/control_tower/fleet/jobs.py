@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Literal
+from typing import Literal, cast
 
 from control_tower.fleet.documents import Ending, Reopen, SampleResult
 from control_tower.fleet.events import Told
@@ -161,6 +161,11 @@ class Jobs:
         if not job or job.verdict or attempt < job.attempt or job.ended(attempt):
             return
         self._forward(job, attempt)
+        if worker is None and job.seen is None and (why := self.told.lost.get((id, attempt))):
+            # The controller before this one has lost it and said so.
+            job.ends = {**(job.ends or {}), attempt: cast(Category, why)}
+            self._step(job, now, 0.0)
+            return
         self.ready.pop(id, None)
         self.delayed.discard(id)
         self.retrying.discard(id)
@@ -285,12 +290,15 @@ class Jobs:
         if newer:
             self.out.append(Replace(job.id, late.n, late.worker, there.etag))
 
-    def gone(self, worker: str, jobs: Iterable[str], now: float) -> None:
+    def held_by(self, worker: str, jobs: Iterable[str]) -> list[str]:
+        """Which of the jobs that a machine told of last it may still hold."""
+        known = [job for id in sorted(jobs) if (job := self.by_id.get(id)) and not job.verdict]
+        return [job.id for job in known if job.holder == worker and job.seen is not None]
+
+    def gone(self, held: Iterable[str], now: float) -> None:
         """A machine ended: what it held is lost at once."""
-        for id in sorted(jobs):
-            job = self.by_id.get(id)
-            if job and not job.verdict and job.holder == worker and job.seen is not None:
-                self._lose(job, "worker_died", now)
+        for id in held:
+            self._lose(self.by_id[id], "worker_died", now)
 
     def pass_time(self, now: float) -> None:
         """What was not held for too long is lost; what waited long enough is ready."""

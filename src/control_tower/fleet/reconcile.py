@@ -202,11 +202,11 @@ def _note(state: State, event: Event, now: float) -> None:
             _hear(state, event)
         case Listed(instances):
             for worker in machines.listed(instances, observed):
-                lost = set(worker.jobs)
+                lost = jobs.held_by(worker.id, worker.jobs)
                 fields = {"instance_id": worker.id, "market": worker.market, "held": len(lost)}
                 if not state.summed and (lost or not worker.leaving):
                     jobs.out.append(Emit("worker_lost", fields))
-                jobs.gone(worker.id, lost, observed)
+                jobs.gone(lost, observed)
         case Started():
             machines.started(event, observed)
         case Polled():

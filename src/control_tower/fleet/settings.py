@@ -82,21 +82,25 @@ class FleetSettings(BaseModel):
         return Policy(limits, size, self.budget_usd, self.budget_hard_usd)
 
 
-def parse_settings(items: Sequence[str]) -> FleetSettings:
+def parse_settings(items: Sequence[str], option: str = OPTION) -> FleetSettings:
     """Reads the `key=value` items of `--fleet-arg`.
+
+    Args:
+        items: What the user gave.
+        option: Where, for errors.
 
     Raises:
         UsageError: A key is unknown, with the nearest one, is given twice, or its value is of no use.
     """
     given: dict[str, str] = {}
-    for key, value in parse_key_values(items, OPTION).items():
+    for key, value in parse_key_values(items, option).items():
         name = _OTHER_NAMES.get(key, key)
         if key in _NOT_HERE:
-            raise UsageError(f"{OPTION} {key}: {_NOT_HERE[key]}")
+            raise UsageError(f"{option} {key}: {_NOT_HERE[key]}")
         if name in given:
-            raise UsageError(f"{OPTION}: {key!r} means {name!r}, which is given as well")
+            raise UsageError(f"{option}: {key!r} means {name!r}, which is given as well")
         given[name] = value
-    return parse_arguments(FleetSettings, given, OPTION)
+    return parse_arguments(FleetSettings, given, option)
 
 
 def check_budget(settings: FleetSettings, unpriced: Iterable[str]) -> None:
