@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from control_tower.cli.app import cli
-from control_tower.errors import ExpectedError
+from control_tower.errors import ExpectedError, UsageError
 from control_tower.fleet.directory import DirectoryStore
 from control_tower.fleet.documents import Asked, Control, Ending
 from control_tower.fleet.events import Told
@@ -214,6 +214,21 @@ def test_what_is_set_is_kept_for_whoever_leads_next(kept: Kept) -> None:
     standing = asyncio.run(read_standing(DirectoryStore(kept.root), Keys(kept.id), pytest.fail))
     _, (changed, *_) = begin(kept.id, (), Policy(), Told(), standing)
     assert changed == Changed(None, 6, 7, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("set", "budget_usd=none"), "budget_usd cannot be taken away"),
+        (("set", "workers=0"), "ct fleet set: argument 'workers' is '0'"),
+        (("down", "--delete"), "say --yes to remove all results"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(kept: Kept, words: tuple[str, ...], why: str) -> None:
+    before = kept.files()
+    with pytest.raises(UsageError, match=why):
+        cli.main(["fleet", words[0], kept.id, *words[1:]], standalone_mode=False)
+    assert kept.files() == before
 
 
 def test_ending_what_does_not_run_is_no_error(kept: Kept) -> None:
